@@ -1,0 +1,209 @@
+//! The closed list of what happens to a job. The log of these is the truth; everything else is their fold.
+//!
+//! Every variant has named fields, so that the name and the data can stand side by side on disk
+//! (`"event":"ToolStarted","data":{…}`). A field added later carries a serde default: old logs load for ever.
+
+use serde::{Deserialize, Serialize};
+
+use crate::job::{Limit, Outcome};
+use crate::json::Json;
+use crate::lease::AnswerClass;
+use crate::message::{Call, Opaque, Stop, Usage};
+use crate::policy::Judgement;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Event {
+    Submitted {
+        name: String,
+        prompt: String,
+        priority: u8,
+    },
+    /// A worker process was started for the job. Only the hash of its token is kept.
+    Started {
+        attempt: u32,
+        process: ProcessMark,
+        token_hash: String,
+    },
+    /// The worker died before the job ended.
+    Interrupted {
+        attempt: u32,
+        how: String,
+        stderr_tail: String,
+    },
+    /// Text that enters the conversation, or its system prompt, from ukai itself.
+    Injected {
+        why: Why,
+        text: String,
+    },
+    /// A provider was assigned to one attempt at a call.
+    Leased {
+        step: u64,
+        lease: u64,
+        provider: String,
+        account: String,
+        model: String,
+    },
+    /// One attempt at a call that brought no reply.
+    AttemptFailed {
+        step: u64,
+        provider: String,
+        class: AnswerClass,
+        detail: String,
+        wait_ms: Option<u64>,
+    },
+    /// The job waits, and until when as far as that is known (milliseconds from now).
+    Waiting {
+        why: WaitingFor,
+        wait_ms: Option<u64>,
+    },
+    /// A model call was answered: one step.
+    Replied {
+        step: u64,
+        text: String,
+        calls: Vec<Call>,
+        opaque: Vec<Opaque>,
+        stop: Stop,
+        usage: Usage,
+        cost_usd: f64,
+        run_time_ms: u64,
+        wall_ms: u64,
+    },
+    /// The decision on one call, and the input that it is about: the one that runs.
+    Judged {
+        call: String,
+        tool: String,
+        input: Json,
+        read_only: bool,
+        judgement: Judgement,
+    },
+    /// The intent, durable before the tool acts.
+    ToolStarted {
+        call: String,
+        tool: String,
+        read_only: bool,
+        idempotent: bool,
+    },
+    /// A call has its answer, whether it ran or not.
+    ToolFinished {
+        call: String,
+        tool: String,
+        status: ToolStatus,
+        output: String,
+        run_time_ms: u64,
+        wall_ms: u64,
+    },
+    LimitWarned {
+        limit: Limit,
+        used: f64,
+        max: f64,
+    },
+    /// Bytes after the last whole line were cut off when the log was opened.
+    Recovered {
+        torn_bytes: u64,
+    },
+    /// A person should look at this job.
+    Attention {
+        why: String,
+    },
+    /// The end, once.
+    Finished {
+        outcome: Outcome,
+        text: String,
+    },
+}
+
+/// A process that cannot be mistaken for a later one with the same pid.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessMark {
+    pub pid: u32,
+    /// Clock ticks after boot (field 22 of `/proc/PID/stat`).
+    pub start_time: u64,
+    pub boot_id: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// The system prompt: composed once, the same to the byte in every call.
+    System,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitingFor {
+    Lease,
+    Provider,
+}
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolStatus {
+    Ok,
+    /// Carried out, or attempted, without success.
+    Failed,
+    Denied,
+    /// Not carried out: unknown tool, broken arguments.
+    Invalid,
+    Cancelled,
+    /// A limit came first.
+    NotRun,
+    /// A limit came while it ran.
+    NotFinished,
+    /// It may have run: the worker died in between.
+    Unknown,
+}
+
+impl Event {
+    /// The name that stands on disk.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Event::Submitted { .. } => "Submitted",
+            Event::Started { .. } => "Started",
+            Event::Interrupted { .. } => "Interrupted",
+            Event::Injected { .. } => "Injected",
+            Event::Leased { .. } => "Leased",
+            Event::AttemptFailed { .. } => "AttemptFailed",
+            Event::Waiting { .. } => "Waiting",
+            Event::Replied { .. } => "Replied",
+            Event::Judged { .. } => "Judged",
+            Event::ToolStarted { .. } => "ToolStarted",
+            Event::ToolFinished { .. } => "ToolFinished",
+            Event::LimitWarned { .. } => "LimitWarned",
+            Event::Recovered { .. } => "Recovered",
+            Event::Attention { .. } => "Attention",
+            Event::Finished { .. } => "Finished",
+        }
+    }
+
+    /// Whether the supervisor, and not a worker, writes this into a run's log. `Finished` may come from either.
+    ///
+    /// The other events are numbered by the worker from 0 in each attempt; counting them in the log tells, also after
+    /// a crash of the supervisor, which records it already holds.
+    #[must_use]
+    pub fn is_supervisors(&self) -> bool {
+        matches!(
+            self,
+            Event::Submitted { .. }
+                | Event::Started { .. }
+                | Event::Interrupted { .. }
+                | Event::Recovered { .. }
+                | Event::Attention { .. }
+        )
+    }
+
+    /// Whether this shows that an attempt got somewhere (spec §11, crash loop).
+    #[must_use]
+    pub fn is_progress(&self) -> bool {
+        !matches!(
+            self,
+            Event::Started { .. }
+                | Event::Interrupted { .. }
+                | Event::Leased { .. }
+                | Event::Waiting { .. }
+                | Event::AttemptFailed { .. }
+                | Event::Recovered { .. }
+        )
+    }
+}

@@ -1,0 +1,94 @@
+//! Names of jobs: `j-` and eight characters of base32, short enough to type and long enough not to clash (40 bits).
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// RFC 4648 base32 in lower case: no 0, 1, 8 or 9 to be mistaken for a letter.
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+const DIGITS: usize = 8;
+
+/// The identity of one job for ever: `j-abcdefgh`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct JobId(Box<str>);
+
+impl JobId {
+    /// Five random bytes (40 bits) become eight digits. The caller owns the randomness.
+    #[must_use]
+    pub fn from_random(bytes: [u8; 5]) -> Self {
+        let bits = bytes.iter().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
+        let digits = (0..DIGITS).rev().map(|digit| ALPHABET[(bits >> (5 * digit) & 31) as usize] as char);
+        JobId(format!("j-{}", digits.collect::<String>()).into())
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is no job id: an id is `j-` and eight of a-z, 2-7")]
+pub struct NotAJobId(String);
+
+impl FromStr for JobId {
+    type Err = NotAJobId;
+
+    fn from_str(text: &str) -> Result<Self, NotAJobId> {
+        match text.strip_prefix("j-") {
+            Some(digits) if digits.len() == DIGITS && digits.bytes().all(|byte| ALPHABET.contains(&byte)) => {
+                Ok(JobId(text.into()))
+            }
+            _ => Err(NotAJobId(text.to_owned())),
+        }
+    }
+}
+
+impl TryFrom<String> for JobId {
+    type Error = NotAJobId;
+
+    fn try_from(text: String) -> Result<Self, NotAJobId> {
+        text.parse()
+    }
+}
+
+impl From<JobId> for String {
+    fn from(id: JobId) -> String {
+        id.0.into()
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forty_bits_become_eight_digits_and_read_back() {
+        for (bytes, text) in [([0; 5], "j-aaaaaaaa"), ([255; 5], "j-77777777"), ([0, 0, 0, 0, 1], "j-aaaaaaab")] {
+            let id = JobId::from_random(bytes);
+            assert_eq!(id.as_str(), text);
+            assert_eq!(text.parse::<JobId>().expect("reads back"), id);
+        }
+    }
+
+    #[test]
+    fn what_is_no_id_is_refused_by_name() {
+        for text in ["", "j-", "j-AAAAAAAA", "j-aaaaaaa", "j-aaaaaaaaa", "x-aaaaaaaa", "j-aaaaaaa1", "../../etc"] {
+            assert!(text.parse::<JobId>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! What a job is, where it stands, and the ways in which it can end.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// A job as submitted, with everything resolved that the worker needs: no file is read for it later.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobSpec {
+    pub name: String,
+    pub prompt: String,
+    /// Absolute, existed and was readable at submission.
+    pub workdir: PathBuf,
+    pub mode: Mode,
+    /// Pins: no fallback to another provider.
+    pub provider: Option<String>,
+    pub model: Option<String>,
+    pub context: ContextStrategy,
+    /// Tokens; absent = what the provider offers.
+    pub window: Option<u64>,
+    /// 9 goes first, 0 last.
+    pub priority: u8,
+    pub needs_tools: bool,
+    pub limits: Limits,
+    pub policy: crate::policy::Policy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// No tools; one answer.
+    Once,
+    Loop,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContextStrategy {
+    KeepAll,
+}
+
+/// Ceilings of one job (spec §6), checked before firing.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    pub steps: u64,
+    pub tool_calls: u64,
+    /// Input + output as reported, cached included.
+    pub tokens: u64,
+    pub run_time_ms: u64,
+    pub max_wall_ms: u64,
+    /// Only where prices are configured.
+    pub max_cost_usd: Option<f64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            steps: 25,
+            tool_calls: 40,
+            tokens: 500_000,
+            run_time_ms: 10 * 60 * 1000,
+            max_wall_ms: 24 * 60 * 60 * 1000,
+            max_cost_usd: None,
+        }
+    }
+}
+
+/// What a job has consumed. Carried through restarts by the fold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Used {
+    pub steps: u64,
+    pub tool_calls: u64,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub run_time_ms: u64,
+    pub wall_ms: u64,
+    pub cost_usd: f64,
+}
+
+impl Used {
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    Steps,
+    ToolCalls,
+    Tokens,
+    RunTime,
+    MaxWall,
+    Cost,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Limit::Steps => "steps",
+            Limit::ToolCalls => "tool_calls",
+            Limit::Tokens => "tokens",
+            Limit::RunTime => "run_time",
+            Limit::MaxWall => "max_wall",
+            Limit::Cost => "cost",
+        })
+    }
+}
+
+/// Where a job stands (spec §2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobStatus {
+    Queued,
+    Starting,
+    Running,
+    Waiting,
+    /// Between a crash and its restart.
+    Interrupted,
+    Completed,
+    Aborted,
+    Cancelled,
+}
+
+impl JobStatus {
+    #[must_use]
+    pub fn is_ended(self) -> bool {
+        matches!(self, JobStatus::Completed | JobStatus::Aborted | JobStatus::Cancelled)
+    }
+}
+
+impl fmt::Display for JobStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            JobStatus::Queued => "queued",
+            JobStatus::Starting => "starting",
+            JobStatus::Running => "running",
+            JobStatus::Waiting => "waiting",
+            JobStatus::Interrupted => "interrupted",
+            JobStatus::Completed => "completed",
+            JobStatus::Aborted => "aborted",
+            JobStatus::Cancelled => "cancelled",
+        })
+    }
+}
+
+/// The six reasons for which a job ends without having completed (spec §10). A new kind of end is a new [`Cause`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    BreakerOpen,
+    RetriesExhausted,
+    PermissionDenied,
+    FatalError,
+    CheckpointFailed,
+    UserInterrupt,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::BreakerOpen => "breaker_open",
+            Reason::RetriesExhausted => "retries_exhausted",
+            Reason::PermissionDenied => "permission_denied",
+            Reason::FatalError => "fatal_error",
+            Reason::CheckpointFailed => "checkpoint_failed",
+            Reason::UserInterrupt => "user_interrupt",
+        })
+    }
+}
+
+/// What exactly ended a job. Each kind belongs to one [`Reason`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CauseKind {
+    AllOpen,
+    Limit(Limit),
+    Attempts,
+    EmptyReply,
+    CannotGoOn,
+    ContextOverflow,
+    ProviderRejected,
+    NoCapableProvider,
+    Depth,
+    ToolInOnce,
+    CrashLoop,
+    PolicyError,
+    Internal,
+    Io(i32),
+    Quarantined,
+    Cancel,
+    Signal,
+}
+
+impl CauseKind {
+    #[must_use]
+    pub fn reason(self) -> Reason {
+        use CauseKind::*;
+        match self {
+            AllOpen | Limit(_) => Reason::BreakerOpen,
+            Attempts | EmptyReply => Reason::RetriesExhausted,
+            CannotGoOn => Reason::PermissionDenied,
+            ContextOverflow | ProviderRejected | NoCapableProvider | Depth | ToolInOnce | CrashLoop | PolicyError
+            | Internal => Reason::FatalError,
+            Io(_) | Quarantined => Reason::CheckpointFailed,
+            Cancel | Signal => Reason::UserInterrupt,
+        }
+    }
+}
+
+impl fmt::Display for CauseKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use CauseKind::*;
+        f.write_str(match self {
+            Limit(limit) => return write!(f, "limit({limit})"),
+            Io(errno) => return write!(f, "io({errno})"),
+            AllOpen => "all_open",
+            Attempts => "attempts",
+            EmptyReply => "empty_reply",
+            CannotGoOn => "cannot_go_on",
+            ContextOverflow => "context_overflow",
+            ProviderRejected => "provider_rejected",
+            NoCapableProvider => "no_capable_provider",
+            Depth => "depth",
+            ToolInOnce => "tool_in_once",
+            CrashLoop => "crash_loop",
+            PolicyError => "policy_error",
+            Internal => "internal",
+            Quarantined => "quarantined",
+            Cancel => "cancel",
+            Signal => "signal",
+        })
+    }
+}
+
+/// `detail` is for a person: what was attempted, on what, why it failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cause {
+    pub kind: CauseKind,
+    pub detail: String,
+}
+
+impl Cause {
+    #[must_use]
+    pub fn new(kind: CauseKind, detail: impl Into<String>) -> Self {
+        Cause { kind, detail: detail.into() }
+    }
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// `attention`: it asked for tools that change something, and none was carried out.
+    Completed {
+        attention: bool,
+    },
+    Ended(Cause),
+}
+
+impl Outcome {
+    #[must_use]
+    pub fn status(&self) -> JobStatus {
+        match self {
+            Outcome::Completed { .. } => JobStatus::Completed,
+            Outcome::Ended(cause) if cause.kind.reason() == Reason::UserInterrupt => JobStatus::Cancelled,
+            Outcome::Ended(_) => JobStatus::Aborted,
+        }
+    }
+
+    /// The exit code of `ukai run` (spec §14).
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Outcome::Completed { attention: false } => 0,
+            Outcome::Completed { attention: true } => 7,
+            Outcome::Ended(cause) => match cause.kind.reason() {
+                Reason::FatalError => 1,
+                Reason::PermissionDenied => 3,
+                Reason::BreakerOpen => 4,
+                Reason::RetriesExhausted => 5,
+                Reason::CheckpointFailed => 6,
+                Reason::UserInterrupt => 130,
+            },
+        }
+    }
+}

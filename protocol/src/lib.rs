@@ -1,0 +1,29 @@
+//! The vocabulary that ukai's processes agree on.
+//!
+//! Nothing here has a clock or decides anything: these are the words (conversation, events, leases, rules), the one
+//! function that folds events into a run's state, and the frames in which all of it travels.
+
+// The conversation, and what happens to a job.
+pub mod event;
+pub mod id;
+pub mod job;
+pub mod json;
+pub mod lease;
+pub mod message;
+pub mod policy;
+pub mod run_state;
+pub mod secret;
+
+// The two links: worker to supervisor, client to supervisor.
+pub mod control;
+pub mod session;
+
+// How words become bytes on a socket.
+pub mod codec;
+pub mod connection;
+pub mod frame;
+
+// The only doors to processes and to durable files.
+pub mod disk;
+pub mod process;
+pub mod process_tree;

@@ -1,0 +1,90 @@
+//! Rules as text, and verdicts as data. The supervisor reads the YAML into these; the worker parses the rules and judges.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// What one job may do. Read once, when the job is submitted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    pub allow: Vec<Rule>,
+    pub ask: Vec<Rule>,
+    pub deny: Vec<Rule>,
+    /// Provider ids in the order to try; empty = order of the configuration.
+    pub provider_priority: Vec<String>,
+    /// Tools hidden from the model (`[tools] disable`).
+    pub disabled_tools: Vec<String>,
+    pub ask_timeout_ms: u64,
+    /// A policy that did not load: everything is denied, and this says where it is broken.
+    pub broken: Option<String>,
+}
+
+/// One rule as written: `Tool` or `Tool(spec)`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    pub text: String,
+    /// What `/x` in the rule starts from: the folder of the file that holds it.
+    pub base: PathBuf,
+    /// Inputs that must match and must not; one that fails breaks the policy.
+    pub match_examples: Vec<String>,
+    pub not_match_examples: Vec<String>,
+}
+
+impl Rule {
+    #[must_use]
+    pub fn new(text: impl Into<String>, base: impl Into<PathBuf>) -> Self {
+        Rule { text: text.into(), base: base.into(), match_examples: Vec::new(), not_match_examples: Vec::new() }
+    }
+}
+
+/// One verdict answers one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Allow,
+    Deny,
+}
+
+/// Who decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The rule as written, and the list that holds it.
+    Rule {
+        list: RuleList,
+        rule: String,
+    },
+    /// No rule: what ukai does by itself (the roots, calls that cannot be run as asked).
+    Default,
+    /// It would have been asked, and nobody can be.
+    NoOneToAsk,
+    PolicyError,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RuleList {
+    Allow,
+    Ask,
+    Deny,
+}
+
+/// A verdict with its source and, where it denies, the words that the model is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judgement {
+    pub verdict: Verdict,
+    pub source: Source,
+    pub why: String,
+}
+
+impl Judgement {
+    #[must_use]
+    pub fn allow(source: Source) -> Self {
+        Judgement { verdict: Verdict::Allow, source, why: String::new() }
+    }
+
+    #[must_use]
+    pub fn deny(source: Source, why: impl Into<String>) -> Self {
+        Judgement { verdict: Verdict::Deny, source, why: why.into() }
+    }
+}

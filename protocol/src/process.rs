@@ -1,0 +1,92 @@
+//! Every process that ukai starts is started here: own group, no inherited secret, nothing on stdin but what is given.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use crate::event::ProcessMark;
+
+/// What to start. The environment is exactly `env`.
+pub struct Start {
+    pub program: PathBuf,
+    pub args: Vec<OsString>,
+    pub env: Vec<(OsString, OsString)>,
+    pub workdir: Option<PathBuf>,
+    /// Written to the child's stdin, which is then closed: the inherited descriptor for a token.
+    pub stdin: Vec<u8>,
+    pub stdout: Stdio,
+    pub stderr: Stdio,
+}
+
+/// A pipe takes this much without a reader (POSIX guarantees 4 KiB, Linux gives 64).
+const STDIN_BYTES_MAX: usize = 4096;
+
+/// Variables that a helper process of ours needs; no other is passed on, and so no key is.
+const PASSED_ON: [&str; 9] =
+    ["PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "XDG_RUNTIME_DIR", "RUST_BACKTRACE", "UKAI_LOG", "SSL_CERT_FILE"];
+
+/// The environment for a process of ours.
+#[must_use]
+pub fn own_environment() -> Vec<(OsString, OsString)> {
+    PASSED_ON.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))).collect()
+}
+
+/// Starts it in a process group of its own. Blocks for the fork: call it from a thread that may.
+pub fn start(what: Start) -> io::Result<Child> {
+    if what.stdin.len() > STDIN_BYTES_MAX {
+        return Err(io::Error::other("more for stdin than a pipe takes at once"));
+    }
+    let mut command = Command::new(&what.program);
+    command.args(&what.args).env_clear().envs(what.env).process_group(0);
+    command.stdin(if what.stdin.is_empty() { Stdio::null() } else { Stdio::piped() });
+    command.stdout(what.stdout).stderr(what.stderr);
+    if let Some(workdir) = what.workdir {
+        command.current_dir(workdir);
+    }
+    let mut child = command.spawn()?;
+    if let Some(mut pipe) = child.stdin.take() {
+        // A child that died before reading is seen by its exit, not here.
+        match pipe.write_all(&what.stdin) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(child)
+}
+
+/// The identity of a live process, or None if there is none with this pid.
+#[must_use]
+pub fn mark(pid: u32) -> Option<ProcessMark> {
+    Some(ProcessMark { pid, start_time: stat(pid)?.start_time, boot_id: boot_id()? })
+}
+
+/// Whether exactly that process still lives (a zombie does not).
+#[must_use]
+pub fn is_alive(mark: &ProcessMark) -> bool {
+    boot_id().as_deref() == Some(&*mark.boot_id)
+        && stat(mark.pid).is_some_and(|stat| stat.start_time == mark.start_time && stat.state != 'Z')
+}
+
+/// The fields of `/proc/PID/stat` that we need.
+pub(crate) struct Stat {
+    pub(crate) state: char,
+    pub(crate) parent: u32,
+    pub(crate) start_time: u64,
+}
+
+pub(crate) fn stat(pid: u32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold anything: the fields begin after the last one.
+    let mut fields = text.get(text.rfind(')')? + 2..)?.split(' ');
+    let state = fields.next()?.chars().next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let start_time = fields.nth(17)?.parse().ok()?;
+    Some(Stat { state, parent, start_time })
+}
+
+fn boot_id() -> Option<String> {
+    Some(fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned())
+}

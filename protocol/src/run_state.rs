@@ -1,0 +1,415 @@
+//! The state of a run: the fold of its events, by one function, live and on resume.
+//!
+//! [`Progress`] is the small part that lists and results show; [`RunState`] adds the conversation. Both are built by
+//! `apply` alone, so what a worker resumes from is what any reader of the log would compute.
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::DeniedCall;
+use crate::event::{Event, ProcessMark, ToolStatus, WaitingFor, Why};
+use crate::job::{CauseKind, JobStatus, Limit, Outcome, Used};
+use crate::json::Json;
+use crate::message::{Args, Call, Message, Opaque, Stop};
+use crate::policy::{Judgement, Verdict};
+
+/// Denied calls that a result names; more are only counted.
+pub const DENIED_KEPT_MAX: usize = 100;
+/// Distinct denied calls of which the repetitions are counted.
+const DENIED_COUNTED_MAX: usize = 64;
+
+/// An event that cannot follow what came before: the log is not one that ukai wrote.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{event} cannot follow here: {why}")]
+pub struct Illegal {
+    pub event: &'static str,
+    pub why: String,
+}
+
+/// Where a job stands, without its conversation. Its size does not grow with the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Events folded so far: the next `seq` less one.
+    pub seq: u64,
+    pub name: String,
+    pub priority: u8,
+    pub status: JobStatus,
+    pub attempt: u32,
+    pub process: Option<ProcessMark>,
+    pub token_hash: String,
+    /// Events of the current attempt's worker that are in the log.
+    pub recorded: u64,
+    /// Starts since an attempt last got somewhere.
+    pub fruitless_starts: u32,
+    pub used: Used,
+    pub provider: Option<String>,
+    pub denied: Vec<DeniedCall>,
+    pub denied_count: u64,
+    pub attention: Option<String>,
+    pub outcome: Option<Outcome>,
+    /// The last reply's text; the result once ended.
+    pub text: String,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Progress {
+            seq: 0,
+            name: String::new(),
+            priority: 0,
+            status: JobStatus::Queued,
+            attempt: 0,
+            process: None,
+            token_hash: String::new(),
+            recorded: 0,
+            fruitless_starts: 0,
+            used: Used::default(),
+            provider: None,
+            denied: Vec::new(),
+            denied_count: 0,
+            attention: None,
+            outcome: None,
+            text: String::new(),
+        }
+    }
+}
+
+impl Progress {
+    /// How often a new process carried the job on.
+    #[must_use]
+    pub fn restarts(&self) -> u32 {
+        self.attempt.saturating_sub(1)
+    }
+
+    /// Folds one event in. On `Illegal` nothing has changed.
+    pub fn apply(&mut self, event: &Event) -> Result<(), Illegal> {
+        let illegal = |why: &str| Err(Illegal { event: event.name(), why: why.to_owned() });
+        match event {
+            Event::Submitted { .. } if self.seq > 0 => return illegal("the run has begun"),
+            Event::Submitted { .. } | Event::Recovered { .. } => {}
+            _ if self.seq == 0 => return illegal("a run begins with Submitted"),
+            Event::Attention { .. } => {}
+            _ if self.outcome.is_some() => return illegal("the run has finished"),
+            Event::Started { attempt, .. } if *attempt <= self.attempt => return illegal("that attempt has been"),
+            _ => {}
+        }
+        self.seq += 1;
+        if !event.is_supervisors() {
+            self.recorded += 1;
+        }
+        if event.is_progress() {
+            self.fruitless_starts = 0;
+        }
+        match event {
+            Event::Submitted { name, priority, .. } => {
+                self.name.clone_from(name);
+                self.priority = *priority;
+            }
+            Event::Started { attempt, process, token_hash } => {
+                self.status = JobStatus::Starting;
+                self.attempt = *attempt;
+                self.process = Some(process.clone());
+                self.token_hash.clone_from(token_hash);
+                self.recorded = 0;
+                self.fruitless_starts += 1;
+            }
+            Event::Interrupted { .. } => {
+                self.status = JobStatus::Interrupted;
+                self.process = None;
+            }
+            Event::Leased { provider, .. } => {
+                self.status = JobStatus::Running;
+                self.provider = Some(provider.clone());
+            }
+            Event::Waiting { why: WaitingFor::Lease | WaitingFor::Provider, .. } => self.status = JobStatus::Waiting,
+            Event::Replied { text, usage, cost_usd, run_time_ms, wall_ms, .. } => {
+                self.status = JobStatus::Running;
+                self.used.steps += 1;
+                self.used.input_tokens += usage.input;
+                self.used.output_tokens += usage.output;
+                self.used.cost_usd += cost_usd;
+                self.clocks(*run_time_ms, *wall_ms);
+                self.text.clone_from(text);
+            }
+            Event::Judged { tool, input, judgement, .. } if judgement.verdict == Verdict::Deny => {
+                self.denied_count += 1;
+                if self.denied.len() < DENIED_KEPT_MAX {
+                    let source = judgement.source.clone();
+                    self.denied.push(DeniedCall { tool: tool.clone(), input: input.clone(), source });
+                }
+            }
+            Event::ToolStarted { .. } => self.status = JobStatus::Running,
+            Event::ToolFinished { status, run_time_ms, wall_ms, .. } => {
+                self.clocks(*run_time_ms, *wall_ms);
+                if matches!(status, ToolStatus::Ok | ToolStatus::Failed | ToolStatus::NotFinished | ToolStatus::Unknown)
+                {
+                    self.used.tool_calls += 1;
+                }
+            }
+            Event::Attention { why } => self.attention = Some(why.clone()),
+            Event::Finished { outcome, text } => {
+                self.status = outcome.status();
+                self.process = None;
+                self.outcome = Some(outcome.clone());
+                self.text.clone_from(text);
+                match outcome {
+                    Outcome::Completed { attention: false } => {}
+                    Outcome::Completed { attention: true } => {
+                        self.attention = Some("nothing that it wanted to change was carried out".to_owned());
+                    }
+                    Outcome::Ended(cause) => self.attention = Some(format!("{}: {}", cause.kind, cause.detail)),
+                }
+            }
+            Event::Injected { .. }
+            | Event::AttemptFailed { .. }
+            | Event::Judged { .. }
+            | Event::LimitWarned { .. }
+            | Event::Recovered { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// The worker counts from what its attempt began with; a clock never runs back.
+    fn clocks(&mut self, run_time_ms: u64, wall_ms: u64) {
+        self.used.run_time_ms = self.used.run_time_ms.max(run_time_ms);
+        self.used.wall_ms = self.used.wall_ms.max(wall_ms);
+    }
+}
+
+/// All that a worker needs to go on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunState {
+    pub progress: Progress,
+    pub system: Option<String>,
+    pub messages: Vec<Message>,
+    /// The last reply, while any of its calls has no answer.
+    pub turn: Option<Turn>,
+    pub denials: Denials,
+    pub warned: Vec<Limit>,
+    /// It asked for a tool that changes something, and whether one was carried out.
+    pub hands: Hands,
+    /// Empty replies in a row.
+    pub empty_replies: u32,
+    /// How the last reply stopped.
+    pub last_stop: Option<Stop>,
+}
+
+/// A reply whose calls are being answered. It enters `messages` whole, with all results in the order of the calls.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    pub text: String,
+    pub opaque: Vec<Opaque>,
+    pub calls: Vec<OpenCall>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenCall {
+    pub call: Call,
+    pub stage: Stage,
+}
+
+/// How far one call has come. Each stage holds only what is true in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Stage {
+    Asked,
+    Judged { input: Json, judgement: Judgement },
+    Started { input: Json, read_only: bool, idempotent: bool },
+    Answered { status: ToolStatus, output: String },
+}
+
+/// Whether the model only ever runs into walls (spec §8: when it cannot go on).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Denials {
+    /// Replies in a row of which every call was denied.
+    pub replies_in_a_row: u32,
+    /// How often each denied call came, by tool and input.
+    pub times: Vec<(String, u32)>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hands {
+    pub asked: bool,
+    pub carried_out: bool,
+}
+
+impl RunState {
+    /// Folds one event in. On `Illegal` nothing has changed.
+    pub fn apply(&mut self, event: &Event) -> Result<(), Illegal> {
+        self.check(event)?;
+        self.progress.apply(event)?;
+        match event {
+            Event::Submitted { prompt, .. } => self.messages.push(Message::User { text: prompt.clone() }),
+            Event::Injected { why: Why::System, text } => self.system = Some(text.clone()),
+            Event::LimitWarned { limit, .. } => self.warned.push(*limit),
+            Event::Replied { text, calls, opaque, stop, .. } => self.replied(text, calls, opaque, *stop),
+            Event::Judged { call, tool, input, read_only, judgement } => {
+                self.hands.asked |= !read_only;
+                if judgement.verdict == Verdict::Deny {
+                    self.denials.count(tool, input);
+                }
+                self.advance(call, Stage::Judged { input: input.clone(), judgement: judgement.clone() });
+            }
+            Event::ToolStarted { call, read_only, idempotent, .. } => {
+                self.hands.carried_out |= !read_only;
+                if let Some(input) = self.input_of(call) {
+                    self.advance(call, Stage::Started { input, read_only: *read_only, idempotent: *idempotent });
+                }
+            }
+            Event::ToolFinished { call, status, output, .. } => {
+                self.advance(call, Stage::Answered { status: *status, output: output.clone() });
+                self.close_turn_if_answered();
+            }
+            Event::Finished { outcome, .. } => self.finish(outcome),
+            Event::Started { .. }
+            | Event::Interrupted { .. }
+            | Event::Leased { .. }
+            | Event::AttemptFailed { .. }
+            | Event::Waiting { .. }
+            | Event::Recovered { .. }
+            | Event::Attention { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// The call of the open turn with this id.
+    #[must_use]
+    pub fn open_call(&self, id: &str) -> Option<&OpenCall> {
+        self.turn.as_ref()?.calls.iter().find(|open| open.call.id == id)
+    }
+
+    fn check(&self, event: &Event) -> Result<(), Illegal> {
+        let illegal = |why: String| Err(Illegal { event: event.name(), why });
+        let stage = |call: &str| self.open_call(call).map(|open| &open.stage);
+        match event {
+            Event::Replied { .. } if self.turn.is_some() => illegal("calls of the last reply are open".to_owned()),
+            Event::Judged { call, .. } if !matches!(stage(call), Some(Stage::Asked)) => {
+                illegal(format!("{call} is not waiting to be judged"))
+            }
+            // A tool that was started before a crash may be started again: its stage is then Started already.
+            Event::ToolStarted { call, .. }
+                if !matches!(stage(call), Some(Stage::Judged { .. } | Stage::Started { .. })) =>
+            {
+                illegal(format!("{call} has not been judged"))
+            }
+            Event::ToolFinished { call, .. } if matches!(stage(call), None | Some(Stage::Answered { .. })) => {
+                illegal(format!("{call} is not open"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn replied(&mut self, text: &str, calls: &[Call], opaque: &[Opaque], stop: Stop) {
+        self.last_stop = Some(stop);
+        if calls.is_empty() {
+            if text.trim().is_empty() {
+                self.empty_replies += 1;
+            } else {
+                self.empty_replies = 0;
+                self.messages.push(Message::Assistant {
+                    text: text.to_owned(),
+                    calls: Vec::new(),
+                    opaque: opaque.to_vec(),
+                });
+            }
+            return;
+        }
+        self.empty_replies = 0;
+        let calls = calls.iter().map(|call| OpenCall { call: call.clone(), stage: Stage::Asked }).collect();
+        self.turn = Some(Turn { text: text.to_owned(), opaque: opaque.to_vec(), calls });
+    }
+
+    fn advance(&mut self, call: &str, stage: Stage) {
+        let open = self.turn.iter_mut().flat_map(|turn| &mut turn.calls).find(|open| open.call.id == call);
+        if let Some(open) = open {
+            open.stage = stage;
+        }
+    }
+
+    fn input_of(&self, call: &str) -> Option<Json> {
+        match &self.open_call(call)?.stage {
+            Stage::Judged { input, .. } | Stage::Started { input, .. } => Some(input.clone()),
+            Stage::Asked | Stage::Answered { .. } => None,
+        }
+    }
+
+    fn close_turn_if_answered(&mut self) {
+        if self.turn.as_ref().is_some_and(|turn| turn.calls.iter().all(OpenCall::is_answered)) {
+            self.close_turn();
+        }
+    }
+
+    /// Moves the turn into the conversation: the reply, then one result per call, in the order of the calls.
+    fn close_turn(&mut self) {
+        let Some(turn) = self.turn.take() else { return };
+        let all_denied =
+            turn.calls.iter().all(|open| matches!(open.stage, Stage::Answered { status: ToolStatus::Denied, .. }));
+        self.denials.replies_in_a_row = if all_denied { self.denials.replies_in_a_row + 1 } else { 0 };
+        let calls = turn.calls.iter().map(|open| open.call.clone()).collect();
+        self.messages.push(Message::Assistant { text: turn.text, calls, opaque: turn.opaque });
+        for open in turn.calls {
+            let Stage::Answered { status, output } = open.stage else { continue };
+            let (call, tool) = (open.call.id, open.call.tool);
+            self.messages.push(Message::Result { call, tool, ok: status == ToolStatus::Ok, text: output });
+        }
+    }
+
+    /// Whatever died, the conversation is left valid: each open call is answered with what is known.
+    fn finish(&mut self, outcome: &Outcome) {
+        let kind = match outcome {
+            Outcome::Ended(cause) => Some(cause.kind),
+            Outcome::Completed { .. } => None,
+        };
+        for open in self.turn.iter_mut().flat_map(|turn| &mut turn.calls) {
+            let (status, output) = match &open.stage {
+                Stage::Answered { .. } => continue,
+                Stage::Started { read_only, idempotent, .. } => ended_while_running(kind, *read_only || *idempotent),
+                Stage::Asked | Stage::Judged { .. } => ended_before(kind),
+            };
+            open.stage = Stage::Answered { status, output: output.to_owned() };
+        }
+        self.close_turn();
+    }
+}
+
+fn ended_while_running(kind: Option<CauseKind>, harmless: bool) -> (ToolStatus, &'static str) {
+    match kind {
+        Some(CauseKind::Limit(_)) => (ToolStatus::NotFinished, "not finished: limit"),
+        Some(CauseKind::Cancel | CauseKind::Signal) => (ToolStatus::Cancelled, "cancelled"),
+        _ if harmless => (ToolStatus::Cancelled, "not finished: the job ended"),
+        _ => (ToolStatus::Unknown, "outcome unknown"),
+    }
+}
+
+fn ended_before(kind: Option<CauseKind>) -> (ToolStatus, &'static str) {
+    match kind {
+        Some(CauseKind::Limit(_)) => (ToolStatus::NotRun, "not run: limit"),
+        Some(CauseKind::Cancel | CauseKind::Signal) => (ToolStatus::Cancelled, "cancelled"),
+        _ => (ToolStatus::NotRun, "not run: the job ended"),
+    }
+}
+
+impl OpenCall {
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        matches!(self.stage, Stage::Answered { .. })
+    }
+
+    /// The arguments, if they arrived whole.
+    #[must_use]
+    pub fn args(&self) -> Option<&Json> {
+        match &self.call.args {
+            Args::Whole(json) => Some(json),
+            Args::Broken { .. } => None,
+        }
+    }
+}
+
+impl Denials {
+    fn count(&mut self, tool: &str, input: &Json) {
+        let key = format!("{tool} {}", input.to_text());
+        if let Some((_, times)) = self.times.iter_mut().find(|(seen, _)| *seen == key) {
+            *times += 1;
+        } else if self.times.len() < DENIED_COUNTED_MAX {
+            self.times.push((key, 1));
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The link between one worker process and its supervisor.
+//!
+//! Hello → Welcome (+ State chunks) → Record / Ack, Ask / Answer, Report, Heartbeat … until the worker closes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::Event;
+use crate::id::JobId;
+use crate::job::{CauseKind, JobSpec};
+use crate::lease::{Answer, Ask, Report};
+use crate::secret::Secret;
+
+/// A piece of [`ToWorker::State`]: well under the frame bound, so that a large state streams.
+pub const STATE_CHUNK_BYTES: usize = 1024 * 1024;
+
+/// The worker's first message on a connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hello {
+    pub job: JobId,
+    pub attempt: u32,
+    /// Read from the inherited descriptor; good for reconnecting too.
+    pub token: Secret,
+    pub pid: u32,
+    /// It has run already and lost its supervisor: it wants no state, only to go on.
+    pub reconnect: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToSupervisor {
+    /// `n`: the number of the first of these events among all that this attempt recorded, from 0.
+    Record {
+        attempt: u32,
+        n: u64,
+        events: Vec<Event>,
+    },
+    Ask(Ask),
+    /// The ask is no longer wanted, whatever its answer was.
+    Withdraw {
+        call: u64,
+    },
+    Report(Report),
+    /// Proof of life, with what moves it: bytes streamed and tools finished so far.
+    Heartbeat {
+        progress: u64,
+    },
+    /// Provisional text for listeners; may be dropped.
+    Delta {
+        step: u64,
+        text: String,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToWorker {
+    Welcome(Box<Welcome>),
+    /// The encoded [`crate::run_state::RunState`], in pieces of at most [`STATE_CHUNK_BYTES`].
+    State {
+        chunk: Vec<u8>,
+    },
+    /// All events numbered below `n` are on disk.
+    Ack {
+        n: u64,
+    },
+    Answer {
+        call: u64,
+        answer: Answer,
+    },
+    /// End the tree, record nothing new, exit. The supervisor writes the terminal event when the process is gone.
+    Cancel {
+        kind: CauseKind,
+    },
+    /// This attempt is not wanted (any more): exit at once.
+    Reject {
+        why: String,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Welcome {
+    pub job: JobId,
+    pub spec: JobSpec,
+    /// How many bytes of State follow; 0 after a reconnect.
+    pub state_bytes: u64,
+    /// Events of this attempt that are on disk.
+    pub acked: u64,
+    pub heartbeat_ms: u64,
+    pub orphan_grace_ms: u64,
+    /// Where spilled output goes; a root for reading.
+    pub outputs: std::path::PathBuf,
+}
