@@ -1,5 +1,7 @@
 //! Words to bytes and back: the only file that names bincode.
 
+#![deny(clippy::disallowed_methods)]
+
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::frame::FRAME_BYTES_MAX;

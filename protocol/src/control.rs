@@ -1,5 +1,7 @@
 //! The link between a client (the CLI; later the page) and the supervisor. One request, its answers in order.
 
+#![deny(clippy::disallowed_methods)]
+
 use serde::{Deserialize, Serialize};
 
 use crate::event::Event;

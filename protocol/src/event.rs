@@ -3,6 +3,8 @@
 //! Every variant has named fields, so that the name and the data can stand side by side on disk
 //! (`"event":"ToolStarted","data":{…}`). A field added later carries a serde default: old logs load for ever.
 
+#![deny(clippy::disallowed_methods)]
+
 use serde::{Deserialize, Serialize};
 
 use crate::job::{Limit, Outcome};

@@ -1,6 +1,8 @@
 //! Frames: a little-endian u32 length, then that many bytes. Before the first frame each side sends a preamble of
 //! fixed shape, so that ends of different builds can tell before they decode anything.
 
+#![deny(clippy::disallowed_methods)]
+
 use tokio_util::codec::LengthDelimitedCodec;
 
 /// The largest message: a reply at its bound (see the worker's `REPLY_BYTES_MAX`) with room for its record.

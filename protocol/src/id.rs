@@ -1,5 +1,7 @@
 //! Names of jobs: `j-` and eight characters of base32, short enough to type and long enough not to clash (40 bits).
 
+#![deny(clippy::disallowed_methods)]
+
 use std::fmt;
 use std::str::FromStr;
 

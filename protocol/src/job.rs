@@ -1,5 +1,7 @@
 //! What a job is, where it stands, and the ways in which it can end.
 
+#![deny(clippy::disallowed_methods)]
+
 use std::fmt;
 use std::path::PathBuf;
 

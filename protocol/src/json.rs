@@ -3,6 +3,8 @@
 //! bincode cannot decode self-describing values, so between our processes an object travels as its text; wherever the
 //! format is human-readable (the event log, `--output json`) it stands as the object it is.
 
+#![deny(clippy::disallowed_methods)]
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::Error as _};
 use serde_json::{Map, Value};
 

@@ -1,5 +1,7 @@
 //! A lease is the right to make one attempt at one provider. It is waited for, not called: the answer comes when it comes.
 
+#![deny(clippy::disallowed_methods)]
+
 use serde::{Deserialize, Serialize};
 
 use crate::job::Cause;

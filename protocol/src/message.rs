@@ -1,5 +1,7 @@
 //! The conversation in our own words. Each wire converts from and to these by hand, in one file of the worker.
 
+#![deny(clippy::disallowed_methods)]
+
 use serde::{Deserialize, Serialize};
 
 use crate::json::Json;

@@ -1,5 +1,7 @@
 //! Rules as text, and verdicts as data. The supervisor reads the YAML into these; the worker parses the rules and judges.
 
+#![deny(clippy::disallowed_methods)]
+
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};

@@ -3,6 +3,8 @@
 //! [`Progress`] is the small part that lists and results show; [`RunState`] adds the conversation. Both are built by
 //! `apply` alone, so what a worker resumes from is what any reader of the log would compute.
 
+#![deny(clippy::disallowed_methods)]
+
 use serde::{Deserialize, Serialize};
 
 use crate::control::DeniedCall;
@@ -354,20 +356,39 @@ impl RunState {
 
     /// Whatever died, the conversation is left valid: each open call is answered with what is known.
     fn finish(&mut self, outcome: &Outcome) {
+        for answer in self.closing_answers(outcome) {
+            self.advance(&answer.call, Stage::Answered { status: answer.status, output: answer.output.to_owned() });
+        }
+        self.close_turn();
+    }
+
+    /// What each open call is to be told if the job ends like this now.
+    #[must_use]
+    pub fn closing_answers(&self, outcome: &Outcome) -> Vec<ClosingAnswer> {
         let kind = match outcome {
             Outcome::Ended(cause) => Some(cause.kind),
             Outcome::Completed { .. } => None,
         };
-        for open in self.turn.iter_mut().flat_map(|turn| &mut turn.calls) {
+        let open = self.turn.iter().flat_map(|turn| &turn.calls);
+        open.filter_map(|open| {
             let (status, output) = match &open.stage {
-                Stage::Answered { .. } => continue,
+                Stage::Answered { .. } => return None,
                 Stage::Started { read_only, idempotent, .. } => ended_while_running(kind, *read_only || *idempotent),
                 Stage::Asked | Stage::Judged { .. } => ended_before(kind),
             };
-            open.stage = Stage::Answered { status, output: output.to_owned() };
-        }
-        self.close_turn();
+            Some(ClosingAnswer { call: open.call.id.clone(), tool: open.call.tool.clone(), status, output })
+        })
+        .collect()
     }
+}
+
+/// The answer to a call that the end of its job left open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClosingAnswer {
+    pub call: String,
+    pub tool: String,
+    pub status: ToolStatus,
+    pub output: &'static str,
 }
 
 fn ended_while_running(kind: Option<CauseKind>, harmless: bool) -> (ToolStatus, &'static str) {

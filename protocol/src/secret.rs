@@ -1,5 +1,7 @@
 //! A key in memory. It can travel to the worker inside a lease; it cannot be printed by accident.
 
+#![deny(clippy::disallowed_methods)]
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

@@ -2,6 +2,8 @@
 //!
 //! Hello → Welcome (+ State chunks) → Record / Ack, Ask / Answer, Report, Heartbeat … until the worker closes.
 
+#![deny(clippy::disallowed_methods)]
+
 use serde::{Deserialize, Serialize};
 
 use crate::event::Event;

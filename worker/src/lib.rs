@@ -1,3 +1,69 @@
-pub fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+//! One process, one job: the query loop, the provider client and the tools.
+//!
+//! `ukai-worker job …` is started by the supervisor; the other forms are one-shots that the `ukai` command runs because
+//! their code lives here.
+
+pub mod context;
+pub mod deps;
+pub mod http;
+pub mod permission;
+pub mod provider;
+pub mod query;
+pub mod session;
+pub mod tool;
+
+mod job;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// `sysexits.h`: the command was used wrongly. Exits 64–78 are never retried by the supervisor.
+const EX_USAGE: u8 = 64;
+
+const USAGE: &str = "usage: ukai-worker job --socket PATH --id ID --attempt N   (token on stdin; started by ukai)
+       ukai-worker script serve FILE [--wire openai|anthropic] [--listen ADDR] [--record FILE]
+       ukai-worker --version";
+
+/// Synchronous up to here and in each branch until its runtime: helpers can be forked before there are threads.
+pub fn main() -> ExitCode {
+    if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
+        return fail(EX_USAGE, &format!("this process cannot be made undumpable, and it will hold a key: {error}"));
+    }
+    log_to_stderr();
+    let mut args = std::env::args_os().skip(1);
+    match args.next().as_deref().and_then(std::ffi::OsStr::to_str) {
+        Some("job") => job::main(args.collect()),
+        Some("script") => script(args.collect()),
+        Some("--version") => {
+            say(&format!("ukai-worker {}", env!("CARGO_PKG_VERSION")));
+            ExitCode::SUCCESS
+        }
+        _ => fail(EX_USAGE, USAGE),
+    }
+}
+
+fn script(mut args: Vec<OsString>) -> ExitCode {
+    if args.first().is_some_and(|verb| verb == "serve") {
+        args.remove(0);
+        provider::script::serve_main(args)
+    } else {
+        fail(EX_USAGE, USAGE)
+    }
+}
+
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("UKAI_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+}
+
+#[allow(clippy::print_stdout, reason = "the one line that was asked for")]
+fn say(text: &str) {
+    println!("{text}");
+}
+
+#[allow(clippy::print_stderr, reason = "a process that cannot start says why on its way out")]
+fn fail(code: u8, text: &str) -> ExitCode {
+    eprintln!("ukai-worker: {text}");
+    ExitCode::from(code)
 }

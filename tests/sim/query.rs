@@ -1,0 +1,380 @@
+//! The query machine and the fold, killed at every moment at which a process can die.
+//!
+//! The world around it is a disk that acknowledges late, a model that answers from a script, and tools that count how
+//! often they ran. A kill drops the machine and everything on its way to it; what was on its way to the disk may have
+//! arrived or not.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use ukai_protocol::event::{Event, ProcessMark, ToolStatus, Why};
+use ukai_protocol::job::{CauseKind, ContextStrategy, JobSpec, Limit, Limits, Mode, Outcome};
+use ukai_protocol::json::Json;
+use ukai_protocol::lease::{Answer, AnswerClass, Grant, LimitsSeen, Timeouts, WaitWhy, Wire};
+use ukai_protocol::message::{Args, Call, Message, Stop, Usage};
+use ukai_protocol::policy::{Judgement, Policy, Source};
+use ukai_protocol::run_state::RunState;
+use ukai_worker::context;
+use ukai_worker::provider::{Answered, Failure, Reply};
+use ukai_worker::query::machine::{Effect, Machine, Parts, Ruling};
+use ukai_worker::tool::Flags;
+
+/// Enough for the longest script with every interruption.
+const TURNS_MAX: usize = 100_000;
+
+fn spec(limits: Limits) -> JobSpec {
+    JobSpec {
+        name: "sim".to_owned(),
+        prompt: "go".to_owned(),
+        workdir: "/".into(),
+        mode: Mode::Loop,
+        provider: None,
+        model: None,
+        context: ContextStrategy::KeepAll,
+        window: None,
+        priority: 5,
+        needs_tools: false,
+        limits,
+        policy: Policy::default(),
+    }
+}
+
+/// `Look` only reads; `Act` must not happen twice; the verdict on `Forbidden` is no.
+fn flags(tool: &str, _: &Json) -> Option<Flags> {
+    match tool {
+        "Look" => Some(Flags { read_only: true, concurrency_safe: true, idempotent: true, ..Flags::default() }),
+        "Act" | "Forbidden" => Some(Flags::default()),
+        _ => None,
+    }
+}
+
+/// The model: what it says depends on the conversation alone, as with a real one at temperature 0.
+#[derive(Clone)]
+struct Script(Vec<Vec<&'static str>>);
+
+impl Script {
+    fn reply(&self, messages: &[Message]) -> Reply {
+        let turn = messages.iter().filter(|message| matches!(message, Message::Assistant { .. })).count();
+        let tools = self.0.get(turn).cloned().unwrap_or_default();
+        let call = |(place, tool): (usize, &&str)| Call {
+            id: format!("t{turn}c{place}"),
+            tool: (*tool).to_owned(),
+            args: Args::Whole(Json::default()),
+        };
+        let calls: Vec<Call> = tools.iter().enumerate().map(call).collect();
+        let text = if calls.is_empty() { format!("done after {turn}") } else { String::new() };
+        Reply { text, calls, opaque: Vec::new(), stop: Stop::Unknown }
+    }
+}
+
+/// What is under way to the machine.
+enum Coming {
+    Ruling(String),
+    Ack(u64),
+    Answer(u64, Answer),
+    Attempted(u64),
+    Tool(String, String),
+}
+
+struct World {
+    rng: StdRng,
+    script: Script,
+    limits: Limits,
+    /// The log, as it is on disk.
+    log: Vec<Event>,
+    now: Instant,
+    ran: BTreeMap<String, u32>,
+    asked_model: BTreeMap<u64, u32>,
+    kills: u32,
+}
+
+/// One life of a worker ends.
+enum End {
+    Exit,
+    Killed,
+}
+
+impl World {
+    fn new(seed: u64, script: Script, limits: Limits) -> Self {
+        let mut world = World {
+            rng: StdRng::seed_from_u64(seed),
+            script,
+            limits,
+            log: Vec::new(),
+            now: Instant::now(),
+            ran: BTreeMap::new(),
+            asked_model: BTreeMap::new(),
+            kills: 0,
+        };
+        world.log.push(Event::Submitted { name: "sim".to_owned(), prompt: "go".to_owned(), priority: 5 });
+        world
+    }
+
+    fn fold(&self) -> RunState {
+        let mut state = RunState::default();
+        for event in &self.log {
+            state.apply(event).expect("the log is one that the fold accepts");
+        }
+        state
+    }
+
+    /// Runs lives until one exits; `kill_at(n)` says whether to kill when the n-th thing happens in a life.
+    fn run(&mut self, mut kill_at: impl FnMut(&mut StdRng, usize) -> bool) -> RunState {
+        for attempt in 1.. {
+            let process = ProcessMark { pid: attempt, start_time: 1, boot_id: String::new() };
+            self.log.push(Event::Started { attempt, process, token_hash: String::new() });
+            match self.life(&mut kill_at) {
+                End::Exit => return self.fold(),
+                End::Killed => {
+                    self.kills += 1;
+                    self.log.push(Event::Interrupted { attempt, how: "killed".into(), stderr_tail: String::new() });
+                }
+            }
+        }
+        unreachable!("lives are numbered without end")
+    }
+
+    fn life(&mut self, kill_at: &mut impl FnMut(&mut StdRng, usize) -> bool) -> End {
+        let parts = Parts {
+            spec: spec(self.limits),
+            context: context::strategy(ContextStrategy::KeepAll),
+            flags,
+            overhead_tokens: 10,
+        };
+        let mut machine = Machine::new(parts, self.fold(), self.now);
+        machine.start(Event::Injected { why: Why::System, text: "system".to_owned() }, self.now);
+        let mut coming: VecDeque<Coming> = VecDeque::new();
+        let mut to_disk: VecDeque<(u64, Vec<Event>)> = VecDeque::new();
+        for turn in 0..TURNS_MAX {
+            while let Some(effect) = machine.poll_effect() {
+                match effect {
+                    Effect::Judge(call) => coming.push_back(Coming::Ruling(call.id)),
+                    Effect::Record { n, events } => to_disk.push_back((n, events)),
+                    Effect::Ask(ask) => {
+                        if self.rng.random_bool(0.2) {
+                            let wait = Answer::Wait { why: WaitWhy::Backoff, until_ms: Some(100) };
+                            coming.push_back(Coming::Answer(ask.call, wait));
+                        }
+                        coming.push_back(Coming::Answer(ask.call, Answer::Grant(Box::new(grant(ask.call)))));
+                    }
+                    Effect::CallModel(grant) => {
+                        *self.asked_model.entry(grant.lease).or_default() += 1;
+                        coming.push_back(Coming::Attempted(grant.lease));
+                    }
+                    Effect::StartTool { call, tool, .. } => {
+                        let durable =
+                            |event: &Event| matches!(event, Event::ToolStarted { call: id, .. } if *id == call);
+                        assert!(self.log.iter().any(durable), "{call} started before its intent was on disk");
+                        *self.ran.entry(call.clone()).or_default() += 1;
+                        coming.push_back(Coming::Tool(call, tool));
+                    }
+                    Effect::Exit => {
+                        // What was sent before the end is read to the end.
+                        to_disk.drain(..).for_each(|(_, events)| self.log.extend(events));
+                        return End::Exit;
+                    }
+                    Effect::Fault(illegal) => panic!("{illegal}"),
+                    Effect::Withdraw { .. } | Effect::Report(_) | Effect::StopModel | Effect::StopTools => {}
+                }
+            }
+            if kill_at(&mut self.rng, turn) {
+                let arrived = self.rng.random_range(0..=to_disk.len());
+                to_disk.drain(..arrived).for_each(|(_, events)| self.log.extend(events));
+                if let Some((_, events)) = to_disk.pop_front() {
+                    // A record may be torn between its events.
+                    let kept = self.rng.random_range(0..=events.len());
+                    self.log.extend(events.into_iter().take(kept));
+                }
+                return End::Killed;
+            }
+            self.something_happens(&mut machine, &mut coming, &mut to_disk);
+        }
+        panic!("no end after {TURNS_MAX} turns");
+    }
+
+    fn something_happens(
+        &mut self,
+        machine: &mut Machine,
+        coming: &mut VecDeque<Coming>,
+        to_disk: &mut VecDeque<(u64, Vec<Event>)>,
+    ) {
+        self.now += Duration::from_millis(self.rng.random_range(0..20));
+        if machine.poll_timeout(self.now).is_some_and(|at| at <= self.now) {
+            machine.handle_timeout(self.now);
+            return;
+        }
+        // The disk is one of the things that can come next.
+        let place = self.rng.random_range(0..=coming.len());
+        if place == coming.len() || coming.is_empty() {
+            if let Some((n, events)) = to_disk.pop_front() {
+                coming.push_back(Coming::Ack(n + events.len() as u64));
+                self.log.extend(events);
+            }
+            return;
+        }
+        // Acks keep their order among themselves; everything else may overtake.
+        let place = match coming[place] {
+            Coming::Ack(_) => coming.iter().position(|thing| matches!(thing, Coming::Ack(_))).expect("it is one"),
+            Coming::Answer(..) => {
+                coming.iter().position(|thing| matches!(thing, Coming::Answer(..))).expect("it is one")
+            }
+            _ => place,
+        };
+        match coming.remove(place).expect("it is inside") {
+            Coming::Ack(n) => machine.handle_acked(n),
+            Coming::Answer(call, answer) => machine.handle_answer(call, answer, self.now),
+            Coming::Ruling(call) => {
+                let denied = machine.state().open_call(&call).is_some_and(|open| open.call.tool == "Forbidden");
+                let judgement = match denied {
+                    true => Judgement::deny(Source::NoOneToAsk, "nobody can be asked"),
+                    false => Judgement::allow(Source::Default),
+                };
+                let ruling = Ruling::Judged { input: Json::default(), read_only: !denied, judgement };
+                machine.handle_ruling(&call, ruling, self.now);
+            }
+            Coming::Attempted(lease) => {
+                let result = if self.rng.random_bool(0.1) {
+                    Err(Failure::new(AnswerClass::Unavailable, "reset by peer"))
+                } else {
+                    let reply = self.script.reply(&machine.window());
+                    let usage = Usage { input: 10, cached: 0, output: 5, estimated: false };
+                    Ok(Answered { reply, usage, limits_seen: LimitsSeen::default() })
+                };
+                machine.handle_attempted(lease, result, self.now);
+            }
+            Coming::Tool(call, tool) => {
+                machine.handle_tool(&call, ToolStatus::Ok, format!("{tool} says {call}"), self.now);
+            }
+        }
+    }
+}
+
+fn grant(step: u64) -> Grant {
+    Grant {
+        lease: step,
+        generation: 0,
+        provider: "sim".to_owned(),
+        account: "sim".to_owned(),
+        wire: Wire::Openai,
+        url: String::new(),
+        model: String::new(),
+        key: None,
+        timeouts: Timeouts::default(),
+        context_window: 1_000_000,
+        max_output: 1_000,
+        prices: None,
+    }
+}
+
+/// In every wire a call has exactly one result, directly after it and in order.
+fn assert_valid(messages: &[Message]) {
+    let mut open: VecDeque<&str> = VecDeque::new();
+    for message in messages {
+        match message {
+            Message::Result { call, .. } => assert_eq!(open.pop_front(), Some(call.as_str())),
+            Message::User { .. } => assert!(open.is_empty()),
+            Message::Assistant { calls, .. } => {
+                assert!(open.is_empty(), "{open:?} have no result");
+                open.extend(calls.iter().map(|call| call.id.as_str()));
+            }
+        }
+    }
+    assert!(open.is_empty(), "{open:?} have no result");
+}
+
+fn check(seed: u64, script: &Script, limits: Limits, kill_at: impl FnMut(&mut StdRng, usize) -> bool) {
+    let undisturbed = World::new(seed, script.clone(), limits).run(|_, _| false);
+    let mut world = World::new(seed, script.clone(), limits);
+    let state = world.run(kill_at);
+    let context = format!("seed {seed}, {} kills", world.kills);
+    assert_valid(&state.messages);
+    let ends = world.log.iter().filter(|event| matches!(event, Event::Finished { .. })).count();
+    assert_eq!(ends, 1, "{context}");
+    for (call, times) in &world.ran {
+        let acts = state
+            .messages
+            .iter()
+            .any(|message| matches!(message, Message::Result { call: id, tool, .. } if id == call && tool == "Act"));
+        assert!(!acts || *times == 1, "{call} acted {times} times: {context}");
+    }
+    let unknown = |message: &Message| matches!(message, Message::Result { text, .. } if text == "outcome unknown");
+    if !state.messages.iter().any(unknown) {
+        assert_eq!(state.messages, undisturbed.messages, "{context}");
+        assert_eq!(state.progress.outcome, undisturbed.progress.outcome, "{context}");
+        assert_eq!(state.progress.used.steps, undisturbed.progress.used.steps, "{context}");
+    }
+}
+
+fn scripts() -> Vec<Script> {
+    vec![
+        Script(vec![]),
+        Script(vec![vec!["Look"], vec!["Look", "Look", "Act"], vec!["Act", "Look"]]),
+        Script(vec![vec!["Forbidden", "Look"], vec!["Unknown", "Look", "Forbidden"]]),
+        Script(vec![vec!["Look"; 12], vec!["Act"], vec!["Look"; 3]]),
+        Script(vec![vec!["Look"; 2]; 20]),
+    ]
+}
+
+fn seeds() -> Vec<u64> {
+    match std::env::var("UKAI_SIM_SEED") {
+        Ok(seed) => vec![seed.parse().expect("UKAI_SIM_SEED is a number")],
+        Err(_) => (0..40).collect(),
+    }
+}
+
+#[test]
+fn a_kill_at_each_moment_of_a_run_changes_nothing() {
+    for script in scripts() {
+        for moment in 0..60 {
+            let mut killed = false;
+            check(moment as u64, &script, Limits { tool_calls: 100, ..Limits::default() }, |_, turn| {
+                !std::mem::replace(&mut killed, killed || turn == moment) && turn == moment
+            });
+        }
+    }
+}
+
+#[test]
+fn kills_at_random_moments_change_nothing() {
+    for script in scripts() {
+        for seed in seeds() {
+            let limits = Limits { tool_calls: 100, ..Limits::default() };
+            check(seed, &script, limits, |rng, _| rng.random_bool(0.05));
+        }
+    }
+}
+
+#[test]
+fn each_counted_limit_ends_the_job_before_the_act_that_would_exceed_it() {
+    let script = Script(vec![vec!["Look"; 3]; 30]);
+    for (limits, limit) in [
+        (Limits { steps: 4, ..Limits::default() }, Limit::Steps),
+        (Limits { tool_calls: 7, ..Limits::default() }, Limit::ToolCalls),
+        (Limits { tokens: 500, tool_calls: 1_000, ..Limits::default() }, Limit::Tokens),
+        (Limits { run_time_ms: 300, tool_calls: 1_000, ..Limits::default() }, Limit::RunTime),
+        (Limits { max_wall_ms: 300, tool_calls: 1_000, ..Limits::default() }, Limit::MaxWall),
+    ] {
+        for seed in seeds() {
+            let mut world = World::new(seed, script.clone(), limits);
+            let state = world.run(|_, _| false);
+            let Some(Outcome::Ended(cause)) = &state.progress.outcome else {
+                panic!("seed {seed}: {limit} did not end it")
+            };
+            assert_eq!(cause.kind, CauseKind::Limit(limit), "seed {seed}: {}", cause.detail);
+            assert!(state.progress.used.steps <= limits.steps && state.progress.used.tool_calls <= limits.tool_calls);
+            assert_valid(&state.messages);
+            assert!(state.warned.contains(&limit), "seed {seed}: no notice at 80 % of {limit}");
+        }
+    }
+}
+
+#[test]
+fn a_model_that_only_runs_into_walls_is_stopped() {
+    let state = World::new(1, Script(vec![vec!["Forbidden"]; 9]), Limits::default()).run(|_, _| false);
+    let Some(Outcome::Ended(cause)) = &state.progress.outcome else { panic!("it went on") };
+    assert_eq!(cause.kind, CauseKind::CannotGoOn);
+    assert_eq!(state.progress.used.steps, 3);
+    assert!(state.progress.denied.iter().all(|denied| denied.source == Source::NoOneToAsk));
+}

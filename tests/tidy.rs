@@ -1,0 +1,132 @@
+//! The rules of this repository that no compiler holds: who may depend on whom, who may name what, what stays pure.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above this package")
+}
+
+/// All Rust sources of a crate's `src`, with their text.
+fn sources(krate: &str) -> Vec<(PathBuf, String)> {
+    fn walk(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
+        for entry in fs::read_dir(folder).expect("a source folder").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).expect("a source file");
+                found.push((path, text));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&root().join(krate).join("src"), &mut found);
+    assert!(!found.is_empty(), "{krate} has no sources");
+    found
+}
+
+const CRATES: [&str; 4] = ["protocol", "supervisor", "worker", "notifier"];
+
+#[test]
+fn crates_depend_only_on_whom_they_may() {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
+    let mut edges = BTreeSet::new();
+    for package in metadata["packages"].as_array().expect("packages") {
+        let name = package["name"].as_str().expect("a name");
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            let on = dependency["name"].as_str().expect("a name");
+            if on.starts_with("ukai-") && name != "ukai-tests" {
+                edges.insert(format!("{name} -> {on}"));
+            }
+        }
+    }
+    let allowed = [
+        "ukai-notifier -> ukai-protocol",
+        "ukai-supervisor -> ukai-notifier",
+        "ukai-supervisor -> ukai-protocol",
+        "ukai-worker -> ukai-protocol",
+    ];
+    assert_eq!(edges, allowed.map(str::to_owned).into());
+}
+
+#[test]
+fn some_names_stand_in_one_file_only() {
+    for (name, home) in [
+        ("bincode::", "protocol/src/codec.rs"),
+        ("reqwest::", "worker/src/http.rs"),
+        ("reqwest_middleware::", "worker/src/http.rs"),
+        ("Command::new", "protocol/src/process.rs"),
+    ] {
+        for (path, text) in CRATES.iter().flat_map(|krate| sources(krate)) {
+            let production = text.split("#[cfg(test)]").next().unwrap_or_default();
+            assert!(path.ends_with(home) || !production.contains(name), "{} names {name}", path.display());
+        }
+    }
+}
+
+/// The files marked ◦ in `docs/architecture.md`.
+const PURE: [&str; 26] = [
+    "protocol/src/event.rs",
+    "protocol/src/id.rs",
+    "protocol/src/job.rs",
+    "protocol/src/json.rs",
+    "protocol/src/lease.rs",
+    "protocol/src/message.rs",
+    "protocol/src/policy.rs",
+    "protocol/src/run_state.rs",
+    "protocol/src/secret.rs",
+    "protocol/src/session.rs",
+    "protocol/src/control.rs",
+    "protocol/src/codec.rs",
+    "protocol/src/frame.rs",
+    "supervisor/src/job.rs",
+    "supervisor/src/queue.rs",
+    "supervisor/src/restart.rs",
+    "supervisor/src/route/router.rs",
+    "supervisor/src/route/account.rs",
+    "supervisor/src/route/backoff.rs",
+    "supervisor/src/store/event_log.rs",
+    "worker/src/query/machine.rs",
+    "worker/src/query/limits.rs",
+    "worker/src/tool/partition.rs",
+    "worker/src/tool/output.rs",
+    "worker/src/provider/classify.rs",
+    "worker/src/provider/retry_after.rs",
+];
+
+#[test]
+fn pure_files_are_held_to_it() {
+    for file in PURE {
+        let text = fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let denies = text.contains("#![deny(clippy::disallowed_methods)]");
+        assert!(denies, "{file} lacks #![deny(clippy::disallowed_methods)]");
+        assert!(!text.contains("async fn"), "{file} is pure and has an async fn");
+    }
+}
+
+#[test]
+fn every_file_opens_with_what_it_decides() {
+    for (path, text) in CRATES.iter().flat_map(|krate| sources(krate)) {
+        let main = path.ends_with("src/main.rs");
+        assert!(main || text.starts_with("//!"), "{} does not say what it is about", path.display());
+    }
+}
+
+#[test]
+fn the_tree_is_the_one_that_the_architecture_page_shows() {
+    let page = fs::read_to_string(root().join("docs/architecture.md")).expect("the page");
+    for actor in ["supervisor/src/actor.rs", "worker/src/query/actor.rs", "worker/src/tool/actor.rs"] {
+        assert!(root().join(actor).exists(), "{actor} has moved; docs/architecture.md and this test want to know");
+    }
+    for word in ["query/", "pool/", "store/", "route/", "machine◦", "run_state◦"] {
+        assert!(page.contains(word), "docs/architecture.md does not mention {word}");
+    }
+}

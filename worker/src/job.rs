@@ -1,0 +1,113 @@
+//! `ukai-worker job`: carries one job from where its log ends to its end.
+
+use std::ffi::OsString;
+use std::io::Read as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use ractor::Actor as _;
+use ukai_protocol::event::{Event, Why};
+use ukai_protocol::secret::Secret;
+use ukai_protocol::session::ToWorker;
+
+use crate::deps::Deps;
+use crate::query::actor::{Arguments, Message, QueryLoop};
+use crate::query::machine::{Machine, Parts};
+use crate::session::{self, Identity, SessionError};
+use crate::{EX_USAGE, USAGE, context, fail};
+
+/// `sysexits.h`: a fault in ukai itself, or ends that do not fit: not to be retried.
+const EX_SOFTWARE: u8 = 70;
+const EX_PROTOCOL: u8 = 76;
+/// The supervisor is gone; the next one starts the job again.
+const EX_ORPHANED: u8 = 1;
+/// The token is 64 hex digits and a newline.
+const TOKEN_BYTES_MAX: u64 = 256;
+
+pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
+    let identity = match identity(args) {
+        Ok(identity) => identity,
+        Err(why) => return fail(EX_USAGE, &format!("{why}\n{USAGE}")),
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(EX_ORPHANED, &format!("the runtime did not start: {error}")),
+    };
+    let ended = runtime.block_on(carry(identity));
+    // A tool that looks at a file system that hangs must not keep the process.
+    runtime.shutdown_background();
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(End::Session(error @ (SessionError::Orphaned(_) | SessionError::Link(_)))) => {
+            fail(EX_ORPHANED, &error.to_string())
+        }
+        Err(End::Session(error)) => fail(EX_PROTOCOL, &error.to_string()),
+        Err(End::Fault(why)) => fail(EX_SOFTWARE, &format!("a fault in ukai: {why}")),
+    }
+}
+
+enum End {
+    Session(SessionError),
+    Fault(String),
+}
+
+async fn carry(identity: Identity) -> Result<(), End> {
+    let attempt = identity.attempt;
+    let (session, outbox, welcome, state) = session::begin(identity).await.map_err(End::Session)?;
+    let fault = |error: &dyn std::fmt::Display| End::Fault(error.to_string());
+    let deps = Arc::new(Deps::new(&welcome).map_err(|error| fault(&error))?);
+    let system = Event::Injected { why: Why::System, text: context::project::system_prompt(&welcome.spec) };
+    let parts = Parts {
+        context: context::strategy(welcome.spec.context),
+        overhead_tokens: deps.overhead_tokens(state.system.as_deref().unwrap_or_default()),
+        flags: crate::tool::registry::flags,
+        spec: welcome.spec,
+    };
+    let machine = Machine::new(parts, state, (deps.now)());
+    let arguments = Arguments { machine, system, attempt, outbox, deps };
+    let (query, mut ended) = QueryLoop::spawn(None, QueryLoop, arguments).await.map_err(|error| fault(&error))?;
+    let deliver = |message: ToWorker| {
+        // A loop that has ended is told nothing more; the session sends what it left and closes.
+        let _ = query.cast(Message::Told(message));
+    };
+    let session = session.run(deliver);
+    tokio::pin!(session);
+    tokio::select! {
+        biased;
+        said = &mut session => said.map_err(End::Session),
+        _ = &mut ended => {
+            // Ended by itself: the outbox is closed and the session follows. Failed: it is not, and nothing will.
+            tokio::select! {
+                said = &mut session => said.map_err(End::Session),
+                () = tokio::time::sleep(FAULT_GRACE) => Err(End::Fault("the query loop failed; see above".to_owned())),
+            }
+        }
+    }
+}
+
+/// For the last records to be sent after the loop has ended.
+const FAULT_GRACE: std::time::Duration = std::time::Duration::from_secs(5);
+
+fn identity(args: Vec<OsString>) -> Result<Identity, String> {
+    use lexopt::prelude::*;
+    let mut parser = lexopt::Parser::from_args(args);
+    let (mut socket, mut id, mut attempt) = (None, None, None);
+    while let Some(arg) = parser.next().map_err(|error| error.to_string())? {
+        let text = |error: lexopt::Error| error.to_string();
+        match arg {
+            Long("socket") => socket = Some(parser.value().map_err(text)?.into()),
+            Long("id") => id = Some(parser.value().map_err(text)?.parse().map_err(text)?),
+            Long("attempt") => attempt = Some(parser.value().map_err(text)?.parse().map_err(text)?),
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    let mut token = String::new();
+    let read = std::io::stdin().take(TOKEN_BYTES_MAX).read_to_string(&mut token);
+    read.map_err(|error| format!("the token could not be read from stdin: {error}"))?;
+    Ok(Identity {
+        socket: socket.ok_or("--socket is missing")?,
+        job: id.ok_or("--id is missing")?,
+        attempt: attempt.ok_or("--attempt is missing")?,
+        token: Secret::new(token.trim().to_owned()),
+    })
+}

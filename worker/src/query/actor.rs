@@ -1,0 +1,246 @@
+//! The shell of the query loop: carries out what the machine asks for and tells it what happened.
+//!
+//! No handler waits: a model call, a verdict, a tool are tasks whose result comes back as a message. Cancellation is a
+//! tree of tokens, job → turn → batch → tool: cancelling one cancels all below it, nothing above or beside it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio_util::sync::CancellationToken;
+use ukai_protocol::event::{Event, ToolStatus};
+use ukai_protocol::json::Json;
+use ukai_protocol::lease::Grant;
+use ukai_protocol::message::{Args, Call};
+use ukai_protocol::session::{ToSupervisor, ToWorker};
+
+use super::machine::{Effect, Machine, Ruling};
+use crate::deps::{Attempt, Deps};
+use crate::provider::{Answered, Failure};
+use crate::session::Outbox;
+use crate::tool::actor::{Job, ToolActor};
+
+pub struct QueryLoop;
+
+/// What happens to a loop.
+pub enum Message {
+    Told(ToWorker),
+    Ruled { call: String, ruling: Ruling },
+    Attempted { lease: u64, result: Box<Result<Answered, Failure>> },
+    ToolDone { call: String, status: ToolStatus, output: String },
+    Wake,
+}
+
+pub struct Arguments {
+    pub machine: Machine,
+    pub system: Event,
+    pub attempt: u32,
+    pub outbox: Outbox,
+    pub deps: Arc<Deps>,
+}
+
+pub struct State {
+    machine: Machine,
+    attempt: u32,
+    outbox: Outbox,
+    deps: Arc<Deps>,
+    cancel: CancelTree,
+    /// When a `Wake` is on its way.
+    wake_at: Option<Instant>,
+}
+
+/// The inner nodes of the tree; model calls and tools hang below as children.
+struct CancelTree {
+    job: CancellationToken,
+    turn: CancellationToken,
+    batch: CancellationToken,
+}
+
+impl CancelTree {
+    fn new() -> Self {
+        let job = CancellationToken::new();
+        let turn = job.child_token();
+        let batch = turn.child_token();
+        CancelTree { job, turn, batch }
+    }
+
+    fn next_turn(&mut self) {
+        self.turn = self.job.child_token();
+        self.batch = self.turn.child_token();
+    }
+
+    fn next_batch(&mut self) {
+        self.batch = self.turn.child_token();
+    }
+}
+
+impl Actor for QueryLoop {
+    type Msg = Message;
+    type State = State;
+    type Arguments = Arguments;
+
+    async fn pre_start(&self, _: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
+        let Arguments { mut machine, system, attempt, outbox, deps } = arguments;
+        machine.start(system, (deps.now)());
+        Ok(State { machine, attempt, outbox, deps, cancel: CancelTree::new(), wake_at: None })
+    }
+
+    async fn post_start(&self, myself: ActorRef<Message>, state: &mut State) -> Result<(), ActorProcessingErr> {
+        state.carry_on(&myself).await
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Message>,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        let now = (state.deps.now)();
+        match message {
+            Message::Told(ToWorker::Ack { n }) => state.machine.handle_acked(n),
+            Message::Told(ToWorker::Answer { call, answer }) => state.machine.handle_answer(call, answer, now),
+            Message::Told(ToWorker::Cancel { kind }) => {
+                tracing::info!(%kind, "cancelled");
+                state.machine.handle_cancel();
+            }
+            Message::Told(ToWorker::Reject { why }) => return Err(format!("turned away: {why}").into()),
+            Message::Told(ToWorker::Welcome(_) | ToWorker::State { .. }) => {
+                return Err("the supervisor welcomed this worker twice".into());
+            }
+            Message::Ruled { call, ruling } => state.machine.handle_ruling(&call, ruling, now),
+            Message::Attempted { lease, result } => state.machine.handle_attempted(lease, *result, now),
+            Message::ToolDone { call, status, output } => {
+                state.outbox.progressed();
+                state.machine.handle_tool(&call, status, output, now);
+            }
+            Message::Wake => {
+                state.wake_at = None;
+                state.machine.handle_timeout(now);
+            }
+        }
+        state.carry_on(&myself).await
+    }
+
+    /// A tool actor that ends takes nothing with it; one that failed has already answered or is cancelled.
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<Message>,
+        event: SupervisionEvent,
+        _: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        if let SupervisionEvent::ActorFailed(_, error) = event {
+            return Err(format!("a tool actor failed: {error}").into());
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// Does all that there is to do now, and sees to being woken when time itself has something to say.
+    async fn carry_on(&mut self, myself: &ActorRef<Message>) -> Result<(), ActorProcessingErr> {
+        while let Some(effect) = self.machine.poll_effect() {
+            self.perform(effect, myself).await?;
+        }
+        self.schedule_wake(myself);
+        Ok(())
+    }
+
+    async fn perform(&mut self, effect: Effect, myself: &ActorRef<Message>) -> Result<(), ActorProcessingErr> {
+        match effect {
+            Effect::Judge(call) => self.judge(call, myself),
+            Effect::Record { n, events } => {
+                self.outbox.send(ToSupervisor::Record { attempt: self.attempt, n, events })?;
+            }
+            Effect::Ask(ask) => self.outbox.send(ToSupervisor::Ask(ask))?,
+            Effect::Withdraw { call } => self.outbox.send(ToSupervisor::Withdraw { call })?,
+            Effect::Report(report) => self.outbox.send(ToSupervisor::Report(report))?,
+            Effect::CallModel(grant) => {
+                self.cancel.next_turn();
+                self.call_model(*grant, myself);
+            }
+            Effect::StopModel => self.cancel.turn.cancel(),
+            Effect::StartTool { call, tool, input } => self.start_tool(call, tool, input, myself).await?,
+            Effect::StopTools => self.cancel.batch.cancel(),
+            Effect::Exit => {
+                self.cancel.job.cancel();
+                self.outbox.close()?;
+                myself.stop(None);
+            }
+            Effect::Fault(illegal) => return Err(illegal.into()),
+        }
+        Ok(())
+    }
+
+    /// Looks at links and folders, so it runs off this thread: a file system that hangs must not stop the heartbeat.
+    fn judge(&mut self, call: Call, myself: &ActorRef<Message>) {
+        self.cancel.next_batch();
+        let (deps, myself) = (self.deps.clone(), myself.clone());
+        tokio::task::spawn_blocking(move || {
+            let Args::Whole(input) = call.args else { return };
+            let ruling = rule(&deps, &call.tool, input);
+            // The only failure is that the loop is gone.
+            let _ = myself.cast(Message::Ruled { call: call.id, ruling });
+        });
+    }
+
+    fn call_model(&mut self, grant: Grant, myself: &ActorRef<Message>) {
+        let step = self.machine.step();
+        let outbox = self.outbox.clone();
+        let lease = grant.lease;
+        let attempt = Attempt {
+            grant,
+            system: self.machine.state().system.clone().unwrap_or_default(),
+            messages: self.machine.window(),
+            cancel: self.cancel.turn.child_token(),
+            on_delta: Box::new(move |text| {
+                outbox.progressed();
+                if !text.is_empty() {
+                    outbox.delta(step, text);
+                }
+            }),
+        };
+        let answer = (self.deps.call_model)(attempt);
+        let myself = myself.clone();
+        tokio::spawn(async move {
+            let result = Box::new(answer.await);
+            let _ = myself.cast(Message::Attempted { lease, result });
+        });
+    }
+
+    async fn start_tool(
+        &mut self,
+        call: String,
+        tool: String,
+        input: Json,
+        myself: &ActorRef<Message>,
+    ) -> Result<(), ActorProcessingErr> {
+        let cancel = self.cancel.batch.child_token();
+        let context = self.deps.tool_context(cancel.clone());
+        let job = Job { call, tool, input, context, cancel, asker: myself.clone() };
+        ToolActor::spawn_linked(None, ToolActor, job, myself.get_cell()).await?;
+        Ok(())
+    }
+
+    fn schedule_wake(&mut self, myself: &ActorRef<Message>) {
+        let Some(at) = self.machine.poll_timeout((self.deps.now)()) else { return };
+        if self.wake_at.is_some_and(|wake_at| wake_at <= at) {
+            return;
+        }
+        self.wake_at = Some(at);
+        let myself = myself.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep_until(at.into()).await;
+            let _ = myself.cast(Message::Wake);
+        });
+    }
+}
+
+/// The verdict on one call; where there is nothing to permit, what the model should know instead.
+fn rule(deps: &Deps, tool: &str, input: Json) -> Ruling {
+    if !deps.knows(tool) {
+        return Ruling::Invalid { why: deps.unknown_tool(tool) };
+    }
+    let judgement = deps.permission.judge(tool, &input);
+    let read_only = deps.is_read_only(tool, &input);
+    Ruling::Judged { input, read_only, judgement }
+}
