@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Long enough for a machine under load; a test that needs it all has failed anyway.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Calls `look` until it finds something.
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
