@@ -173,9 +173,9 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What exactly ended a job. Each kind belongs to one [`Reason`].
+/// What exactly ended a job. Each kind belongs to one [`Reason`]. Written as people read it: `limit(steps)`, `io(28)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(try_from = "String", into = "String")]
 pub enum CauseKind {
     AllOpen,
     Limit(Limit),
@@ -209,6 +209,49 @@ impl CauseKind {
             Io(_) | Quarantined => Reason::CheckpointFailed,
             Cancel | Signal => Reason::UserInterrupt,
         }
+    }
+}
+
+/// Without arguments: those that Display writes as a bare word.
+const PLAIN_CAUSES: [CauseKind; 15] = [
+    CauseKind::AllOpen,
+    CauseKind::Attempts,
+    CauseKind::EmptyReply,
+    CauseKind::CannotGoOn,
+    CauseKind::ContextOverflow,
+    CauseKind::ProviderRejected,
+    CauseKind::NoCapableProvider,
+    CauseKind::Depth,
+    CauseKind::ToolInOnce,
+    CauseKind::CrashLoop,
+    CauseKind::PolicyError,
+    CauseKind::Internal,
+    CauseKind::Quarantined,
+    CauseKind::Cancel,
+    CauseKind::Signal,
+];
+
+const LIMITS: [Limit; 6] =
+    [Limit::Steps, Limit::ToolCalls, Limit::Tokens, Limit::RunTime, Limit::MaxWall, Limit::Cost];
+
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is no cause")]
+pub struct NotACause(String);
+
+impl TryFrom<String> for CauseKind {
+    type Error = NotACause;
+
+    fn try_from(text: String) -> Result<Self, NotACause> {
+        let errno = text.strip_prefix("io(").and_then(|rest| rest.strip_suffix(')')?.parse().ok());
+        let limits = LIMITS.into_iter().map(CauseKind::Limit);
+        let known = PLAIN_CAUSES.into_iter().chain(limits).chain(errno.map(CauseKind::Io));
+        known.into_iter().find(|kind| kind.to_string() == text).ok_or(NotACause(text))
+    }
+}
+
+impl From<CauseKind> for String {
+    fn from(kind: CauseKind) -> String {
+        kind.to_string()
     }
 }
 
@@ -286,6 +329,38 @@ impl Outcome {
                 Reason::CheckpointFailed => 6,
                 Reason::UserInterrupt => 130,
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_reads_back_from_its_words() {
+        let limits = LIMITS.into_iter().map(CauseKind::Limit);
+        for kind in PLAIN_CAUSES.into_iter().chain(limits).chain([CauseKind::Io(28), CauseKind::Io(-1)]) {
+            assert_eq!(CauseKind::try_from(kind.to_string()).expect("its own words"), kind);
+        }
+        for text in ["", "limit()", "io()", "io(x)", "Limit(steps)"] {
+            assert!(CauseKind::try_from(text.to_owned()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn cancelled_is_exactly_what_the_user_interrupted() {
+        for (kind, status, code) in [
+            (CauseKind::Cancel, JobStatus::Cancelled, 130),
+            (CauseKind::Signal, JobStatus::Cancelled, 130),
+            (CauseKind::Limit(Limit::Steps), JobStatus::Aborted, 4),
+            (CauseKind::Attempts, JobStatus::Aborted, 5),
+            (CauseKind::Io(28), JobStatus::Aborted, 6),
+            (CauseKind::CannotGoOn, JobStatus::Aborted, 3),
+            (CauseKind::CrashLoop, JobStatus::Aborted, 1),
+        ] {
+            let outcome = Outcome::Ended(Cause::new(kind, ""));
+            assert_eq!((outcome.status(), outcome.exit_code()), (status, code), "{kind}");
         }
     }
 }

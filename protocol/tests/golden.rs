@@ -1,0 +1,100 @@
+//! What travels between processes of one build, byte for byte. When one of these changes, `PROTOCOL_VERSION` must.
+
+use ukai_protocol::codec::{decode, encode};
+use ukai_protocol::control::{Request, Selection};
+use ukai_protocol::event::{Event, ToolStatus};
+use ukai_protocol::frame::PROTOCOL_VERSION;
+use ukai_protocol::job::{Cause, CauseKind, Limit, Outcome};
+use ukai_protocol::lease::{AnswerClass, LimitsSeen, Report, Wait};
+use ukai_protocol::message::{Args, Call, Stop, Usage};
+use ukai_protocol::policy::{Judgement, Source};
+use ukai_protocol::secret::Secret;
+use ukai_protocol::session::{Hello, ToSupervisor, ToWorker};
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn check<T>(message: &T, golden: &str)
+where
+    T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug,
+{
+    let bytes = encode(message).expect("it encodes");
+    assert_eq!(hex(&bytes), golden, "{message:?}: raise PROTOCOL_VERSION (now {PROTOCOL_VERSION}) with this change");
+    assert_eq!(decode::<T>(&bytes).expect("it decodes"), *message);
+    assert!(decode::<T>(&[&bytes[..], &[0]].concat()).is_err(), "a byte too many is an error");
+    assert!(decode::<T>(&bytes[..bytes.len() - 1]).is_err(), "a byte too few is an error");
+}
+
+fn json(text: &str) -> ukai_protocol::json::Json {
+    serde_json::from_str(text).expect("test data")
+}
+
+#[test]
+fn the_first_frames() {
+    let hello = Hello {
+        job: "j-abcdefgh".parse().expect("an id"),
+        attempt: 2,
+        token: Secret::new("ab12".to_owned()),
+        pid: 4711,
+        reconnect: true,
+    };
+    check(&hello, "0a6a2d6162636465666768020461623132fb671201");
+    check(&Request::Cancel { jobs: Selection::These(vec!["j-abcdefgh".to_owned()]) }, "0301010a6a2d6162636465666768");
+    check(&ToWorker::Ack { n: 300 }, "02fb2c01");
+}
+
+#[test]
+fn a_record_of_one_turn() {
+    let call = Call { id: "c1".to_owned(), tool: "Read".to_owned(), args: Args::Whole(json(r#"{"file_path":"a"}"#)) };
+    let events = vec![
+        Event::Replied {
+            step: 1,
+            text: "hm".to_owned(),
+            calls: vec![call],
+            opaque: Vec::new(),
+            stop: Stop::Calls,
+            usage: Usage { input: 100, cached: 50, output: 7, estimated: false },
+            cost_usd: 0.5,
+            run_time_ms: 1500,
+            wall_ms: 2000,
+        },
+        Event::Judged {
+            call: "c1".to_owned(),
+            tool: "Read".to_owned(),
+            input: json(r#"{"file_path":"a"}"#),
+            read_only: true,
+            judgement: Judgement::allow(Source::Default),
+        },
+        Event::ToolFinished {
+            call: "c1".to_owned(),
+            tool: "Read".to_owned(),
+            status: ToolStatus::Ok,
+            output: "x".to_owned(),
+            run_time_ms: 1501,
+            wall_ms: 2001,
+        },
+        Event::Finished {
+            outcome: Outcome::Ended(Cause::new(CauseKind::Limit(Limit::Steps), "25 of 25")),
+            text: String::new(),
+        },
+    ];
+    check(
+        &ToSupervisor::Record { attempt: 1, n: 0, events },
+        "00010004070102686d01026331045265616400117b2266696c655f70617468223a2261227d000164320700000000000000e03ffbdc05fbd007080263310452656164117b2266696c655f70617468223a2261227d010001000a0263310452656164000178fbdd05fbd1070e010c6c696d697428737465707329083235206f6620323500",
+    );
+}
+
+#[test]
+fn a_report() {
+    let report = Report {
+        lease: 9,
+        generation: 3,
+        class: AnswerClass::RateLimited,
+        wait: Some(Wait::For(30_000)),
+        limits_seen: LimitsSeen { requests_left: Some(0), tokens_left: None },
+        usage: None,
+        signature: "429".to_owned(),
+    };
+    check(&ToSupervisor::Report(report), "030903010100fb30750100000003343239");
+}
