@@ -1,3 +1,6 @@
+pub mod permission;
+pub mod tool;
+
 pub fn main() -> std::process::ExitCode {
     std::process::ExitCode::SUCCESS
 }
