@@ -1,0 +1,301 @@
+//! One decision per call: deny, then the roots, then ask, then allow, by the first list that matches (spec §8).
+//!
+//! Fail-closed throughout. A policy that does not load denies everything; what no list names would be asked, and as
+//! nobody can be asked yet, it is denied with words that tell the model how to go on. The judge answers twice: for a
+//! call as the model named it, and for every file that a tool comes upon (`read_allowed`), so that a walk through a
+//! folder sees no more than reading file by file would.
+
+#![deny(clippy::disallowed_methods)]
+
+pub mod path;
+pub mod places;
+pub mod rule;
+
+use std::path::Path;
+
+use serde_json::Value;
+use ukai_protocol::json::Json;
+use ukai_protocol::policy::{self, Judgement, Policy, RuleList, Source};
+
+use crate::tool::registry;
+use path::{Resolved, resolve};
+use places::{Place, Places};
+use rule::Rule;
+
+/// A policy bound to the places of one job.
+pub struct Permission {
+    rules: Result<Lists, String>,
+    disabled: Vec<String>,
+    places: Places,
+}
+
+struct Lists {
+    deny: Vec<Listed>,
+    ask: Vec<Listed>,
+    allow: Vec<Listed>,
+}
+
+/// A rule with the text it came from and the folder that `/x` in it starts from.
+struct Listed {
+    rule: Rule,
+    text: String,
+    base: Place,
+}
+
+/// What a rule is held against.
+struct Subject<'a> {
+    tool: &'a str,
+    path: Option<&'a Resolved>,
+    command: Option<&'a str>,
+}
+
+impl Permission {
+    /// `home` is the owner's home folder, `outputs` the folder of the job's spilled output.
+    #[must_use]
+    pub fn new(policy: &Policy, workdir: &Path, home: &Path, outputs: &Path) -> Self {
+        let mut places = Places::new(workdir, home, outputs);
+        let rules = match &policy.broken {
+            Some(place) => Err(place.clone()),
+            None => Lists::parse(policy),
+        };
+        if let Ok(lists) = &rules {
+            for listed in &lists.allow {
+                if let Rule::Path(rule) = &listed.rule {
+                    places.name_root(rule);
+                }
+            }
+        }
+        let rules = rules.and_then(|lists| lists.check_examples(policy, &places).map(|()| lists));
+        Permission { rules, disabled: policy.disabled_tools.clone(), places }
+    }
+
+    /// Where the policy is broken, if it is: everything is denied then.
+    #[must_use]
+    pub fn broken(&self) -> Option<&str> {
+        self.rules.as_ref().err().map(String::as_str)
+    }
+
+    #[must_use]
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// Whether the model is not even told of this tool: `[tools] disable`, or a deny rule without brackets.
+    #[must_use]
+    pub fn hides(&self, tool: &str) -> bool {
+        let bare = |listed: &Listed| match &listed.rule {
+            Rule::Tool(name) => name == tool,
+            Rule::Server(server) => is_of_server(tool, server),
+            Rule::Path(_) | Rule::Command(_) => false,
+        };
+        self.disabled.iter().any(|name| name == tool)
+            || self.rules.as_ref().is_ok_and(|lists| lists.deny.iter().any(bare))
+    }
+
+    /// The verdict on one call, before it runs.
+    #[must_use]
+    pub fn judge(&self, tool: &str, input: &Json) -> Judgement {
+        let lists = match &self.rules {
+            Ok(lists) => lists,
+            Err(place) => return policy_error(place),
+        };
+        if self.disabled.iter().any(|name| name == tool) {
+            return Judgement::deny(Source::Default, format!("`{tool}` is switched off here. Go on without it."));
+        }
+        let named = match path_of(tool, input) {
+            None => None,
+            Some(named) => match resolve(Path::new(named), self.places.workdir(), self.places.home()) {
+                Ok(resolved) => Some(resolved),
+                Err(error) => {
+                    let why = format!(
+                        "{named} cannot be followed to a place that may be judged: {error}. Name another path."
+                    );
+                    return Judgement::deny(Source::Default, why);
+                }
+            },
+        };
+        let command = input.0.get("command").and_then(Value::as_str).filter(|_| tool == "Bash");
+        self.verdict(lists, &Subject { tool, path: named.as_ref(), command })
+    }
+
+    /// Whether `tool` may show what is in this regular file, of which both the name and the place are known.
+    #[must_use]
+    pub fn read_allowed(&self, tool: &str, lexical: &Path, real: &Path) -> bool {
+        let resolved = Resolved { lexical: lexical.to_owned(), real: real.to_owned(), is_dir: false };
+        let Ok(lists) = &self.rules else { return false };
+        let subject = Subject { tool, path: Some(&resolved), command: None };
+        self.verdict(lists, &subject).verdict == policy::Verdict::Allow
+    }
+
+    fn verdict(&self, lists: &Lists, subject: &Subject<'_>) -> Judgement {
+        let tool = subject.tool;
+        let first = |list: RuleList| {
+            let rules = match list {
+                RuleList::Deny => &lists.deny,
+                RuleList::Ask => &lists.ask,
+                RuleList::Allow => &lists.allow,
+            };
+            rules.iter().find(|listed| self.matches(listed, subject, list))
+        };
+        let shown = subject.path.map_or_else(|| format!("`{tool}`"), |path| path.lexical.display().to_string());
+        if let Some(listed) = first(RuleList::Deny) {
+            let why = format!("the rule `{}` forbids it: {shown}. Go on without it.", listed.text);
+            return Judgement::deny(listed.source(RuleList::Deny), why);
+        }
+        if let Some(path) = subject.path
+            && registry::is_built(tool)
+            && !self.places.hold(&path.real, path.is_dir)
+        {
+            let why = format!(
+                "{shown} leads outside of what this job may read. It may read below {}.",
+                self.places.shown().join(", ")
+            );
+            return Judgement::deny(Source::Default, why);
+        }
+        if let Some(listed) = first(RuleList::Ask) {
+            let why = format!("the rule `{}` wants a person asked about {shown}, {NO_ONE}", listed.text);
+            return Judgement::deny(Source::NoOneToAsk, why);
+        }
+        match first(RuleList::Allow) {
+            Some(listed) if registry::is_built(tool) || !registry::is_known(tool) => {
+                Judgement::allow(listed.source(RuleList::Allow))
+            }
+            Some(_) => {
+                let why = format!("a rule allows `{tool}`, but this version of ukai cannot carry it out. {INSTEAD}");
+                Judgement::deny(Source::Default, why)
+            }
+            // What a tool spilled belongs to the job, and its result promises that it can be read.
+            None if registry::is_built(tool) && subject.path.is_some_and(|path| self.places.is_output(&path.real)) => {
+                Judgement::allow(Source::Default)
+            }
+            None => Judgement::deny(Source::NoOneToAsk, format!("no rule allows {shown} for `{tool}`, {NO_ONE}")),
+        }
+    }
+
+    fn matches(&self, listed: &Listed, subject: &Subject<'_>, list: RuleList) -> bool {
+        match &listed.rule {
+            Rule::Tool(name) => name == subject.tool,
+            Rule::Server(server) => is_of_server(subject.tool, server),
+            // An allow rule on a command says nothing before the shell is parsed: as text it could be walked around.
+            Rule::Command(rule) => list != RuleList::Allow && subject.command.is_some_and(|text| rule.matches(text)),
+            Rule::Path(rule) => {
+                rule.governs(subject.tool)
+                    && subject.path.is_some_and(|path| {
+                        let one = |named: &Path| self.places.matches(rule, &listed.base, named, path.is_dir, list);
+                        match list {
+                            RuleList::Allow => one(&path.lexical) && one(&path.real),
+                            RuleList::Ask | RuleList::Deny => one(&path.lexical) || one(&path.real),
+                        }
+                    })
+            }
+        }
+    }
+}
+
+const NO_ONE: &str =
+    "and there is no one to ask. Go on with what is allowed, or say in your answer what you would have done.";
+const INSTEAD: &str = "Go on with the tools that you were offered.";
+
+fn policy_error(place: &str) -> Judgement {
+    let why = format!(
+        "the tool policy of this job did not load, so every tool is denied: {place}. A person has to mend it; \
+         say so in your answer."
+    );
+    Judgement::deny(Source::PolicyError, why)
+}
+
+fn is_of_server(tool: &str, server: &str) -> bool {
+    tool.strip_prefix("mcp__").and_then(|rest| rest.strip_prefix(server)).is_some_and(|rest| rest.starts_with("__"))
+}
+
+/// The path that a call is about. Glob and Grep without one are about the workdir.
+fn path_of<'a>(tool: &str, input: &'a Json) -> Option<&'a str> {
+    let key = match tool {
+        "Read" | "Write" | "Edit" => "file_path",
+        "Glob" | "Grep" => "path",
+        _ => return None,
+    };
+    match input.0.get(key) {
+        None if key == "path" => Some("."),
+        named => named.and_then(Value::as_str),
+    }
+}
+
+impl Listed {
+    fn source(&self, list: RuleList) -> Source {
+        Source::Rule { list, rule: self.text.clone() }
+    }
+}
+
+impl Lists {
+    fn parse(policy: &Policy) -> Result<Self, String> {
+        let list = |name: &str, rules: &[policy::Rule]| {
+            let read = |(at, rule): (usize, &policy::Rule)| match Rule::parse(&rule.text) {
+                Ok(parsed) => Ok(Listed { rule: parsed, text: rule.text.clone(), base: Place::new(&rule.base) }),
+                Err(bad) => Err(format!("rules.{name}[{at}] in {}: {bad}", rule.base.display())),
+            };
+            rules.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()
+        };
+        let lists = Lists {
+            deny: list("deny", &policy.deny)?,
+            ask: list("ask", &policy.ask)?,
+            allow: list("allow", &policy.allow)?,
+        };
+        Ok(lists)
+    }
+
+    /// Examples stand beside a rule so that a rule that says something else than was meant is found at once.
+    fn check_examples(&self, policy: &Policy, places: &Places) -> Result<(), String> {
+        for (name, list, written, read) in [
+            ("deny", RuleList::Deny, &policy.deny, &self.deny),
+            ("ask", RuleList::Ask, &policy.ask, &self.ask),
+            ("allow", RuleList::Allow, &policy.allow, &self.allow),
+        ] {
+            for (at, (written, listed)) in written.iter().zip(read).enumerate() {
+                let place = || format!("rules.{name}[{at}] `{}`", listed.text);
+                let examples = written.match_examples.iter().map(|example| (example, true));
+                let counter = written.not_match_examples.iter().map(|example| (example, false));
+                for (example, wanted) in examples.chain(counter) {
+                    match listed.example(example, list, places) {
+                        Err(why) => {
+                            return Err(format!("{}: the example `{example}` cannot be checked: {why}", place()));
+                        }
+                        Ok(found) if found != wanted => {
+                            let (is, should) =
+                                if wanted { ("does not match", "should") } else { ("matches", "should not") };
+                            return Err(format!("{}: it {is} the example `{example}`, and {should}", place()));
+                        }
+                        Ok(_) => {}
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Listed {
+    fn example(&self, example: &str, list: RuleList, places: &Places) -> Result<bool, &'static str> {
+        match &self.rule {
+            Rule::Tool(_) | Rule::Server(_) => Ok(true),
+            Rule::Path(rule) => {
+                let named = match Path::new(example).strip_prefix("~") {
+                    Ok(rest) => places.home().join(rest),
+                    Err(_) => places.workdir().join(example),
+                };
+                Ok(places.matches(rule, &self.base, &path::normalize(&named), false, list))
+            }
+            Rule::Command(rule) => {
+                let plain = |c: char| c.is_ascii_alphanumeric() || " -_./=:,+@".contains(c);
+                if example.chars().all(plain) {
+                    Ok(rule.matches(example))
+                } else {
+                    Err("this version parses no shell; keep to plain words")
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! The folders that paths and rules are relative to, and the roots that a job may read below.
+//!
+//! Each is known by the name it was given and by where it really is, since a rule has to hold for both. Outside of
+//! workdir and outputs only the very paths that a `//` or `~/` allow rule names are inside: such a rule opens what it
+//! matches, not the folder around it.
+
+use std::path::{Path, PathBuf};
+
+use ukai_protocol::policy::RuleList;
+
+use super::path::{normalize, real_path};
+use super::rule::{Anchor, PathRule};
+
+pub struct Places {
+    workdir: Place,
+    home: Place,
+    outputs: Place,
+    named: Vec<Named>,
+}
+
+/// A folder as named and as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub lexical: PathBuf,
+    pub real: PathBuf,
+}
+
+struct Named {
+    rule: PathRule,
+    prefix: Place,
+}
+
+impl Place {
+    pub(super) fn new(path: &Path) -> Self {
+        let lexical = normalize(path);
+        // What cannot be followed is taken as named: nothing below it can be opened then either.
+        let real = real_path(&lexical).unwrap_or_else(|_| lexical.clone());
+        Place { lexical, real }
+    }
+
+    fn both(&self) -> [&Path; 2] {
+        [&self.lexical, &self.real]
+    }
+}
+
+impl Places {
+    pub(super) fn new(workdir: &Path, home: &Path, outputs: &Path) -> Self {
+        Places { workdir: Place::new(workdir), home: Place::new(home), outputs: Place::new(outputs), named: Vec::new() }
+    }
+
+    /// Takes in an allow rule, if it is one that opens a root.
+    pub(super) fn name_root(&mut self, rule: &PathRule) {
+        let anchor = match rule.anchor {
+            Anchor::Root => Path::new("/"),
+            Anchor::Home => &self.home.lexical,
+            Anchor::Base | Anchor::Workdir => return,
+        };
+        if rule.governs("Read") || rule.governs("Glob") || rule.governs("Grep") {
+            let prefix = Place::new(&anchor.join(rule.literal_prefix()));
+            self.named.push(Named { rule: rule.clone(), prefix });
+        }
+    }
+
+    #[must_use]
+    pub fn workdir(&self) -> &Path {
+        &self.workdir.lexical
+    }
+
+    #[must_use]
+    pub fn home(&self) -> &Path {
+        &self.home.lexical
+    }
+
+    /// Where the roots really are: what a tool opens files beneath.
+    pub fn roots(&self) -> impl Iterator<Item = &Path> {
+        let named = self.named.iter().map(|named| &named.prefix);
+        [&self.workdir, &self.outputs].into_iter().chain(named).map(|place| place.real.as_path())
+    }
+
+    /// The roots as a model should name them.
+    #[must_use]
+    pub fn shown(&self) -> Vec<String> {
+        let named = self.named.iter().map(|named| &named.prefix);
+        let places = [&self.workdir, &self.outputs].into_iter().chain(named);
+        places.map(|place| place.lexical.display().to_string()).collect()
+    }
+
+    /// How a path is shown: from the workdir where it lies below it, else absolute.
+    #[must_use]
+    pub fn display<'a>(&self, real: &'a Path) -> &'a Path {
+        real.strip_prefix(&self.workdir.real).unwrap_or(real)
+    }
+
+    /// Whether this place, links followed, is inside the roots.
+    #[must_use]
+    pub fn hold(&self, real: &Path, is_dir: bool) -> bool {
+        real.starts_with(&self.workdir.real)
+            || real.starts_with(&self.outputs.real)
+            // Such a rule has an anchor of its own; the base that is passed plays no part.
+            || self.named.iter().any(|named| self.matches(&named.rule, &named.prefix, real, is_dir, RuleList::Allow))
+    }
+
+    /// Whether this place is in the job's own `outputs/`.
+    #[must_use]
+    pub fn is_output(&self, real: &Path) -> bool {
+        real.starts_with(&self.outputs.real)
+    }
+
+    /// Whether a rule of this list matches an absolute path.
+    #[must_use]
+    pub fn matches(&self, rule: &PathRule, base: &Place, path: &Path, is_dir: bool, list: RuleList) -> bool {
+        let allow = list == RuleList::Allow;
+        let below = |folder: &Path| match path.strip_prefix(folder) {
+            Err(_) => false,
+            // Listing the folder itself is what `docs/**` is for; each file in it is judged again.
+            Ok(rest) if allow && is_dir && rest == Path::new(&rule.literal_prefix()) => true,
+            Ok(rest) if allow => rule.pattern.matches_or_contains(rest.as_os_str().as_encoded_bytes(), is_dir),
+            Ok(rest) => {
+                // Both: lower-casing by characters loses bytes that are no text, lower-casing by bytes the umlauts.
+                let bytes = rest.as_os_str().as_encoded_bytes();
+                rule.folded.matches_or_contains(bytes, is_dir)
+                    || rule.folded.matches_or_contains(rest.to_string_lossy().to_lowercase().as_bytes(), is_dir)
+            }
+        };
+        match rule.anchor {
+            Anchor::Root => below(Path::new("/")),
+            Anchor::Home => self.home.both().into_iter().any(below),
+            Anchor::Base => base.both().into_iter().any(below),
+            Anchor::Workdir if allow || !rule.any_depth => self.workdir.both().into_iter().any(below),
+            // `.env*` protects such files in every root, and wherever else a path may lead.
+            Anchor::Workdir => {
+                let mut holds = false;
+                let named = self.named.iter().map(|named| &named.prefix);
+                for place in [&self.workdir, &self.outputs].into_iter().chain(named) {
+                    for folder in place.both() {
+                        if path.starts_with(folder) {
+                            holds = true;
+                            if below(folder) {
+                                return true;
+                            }
+                        }
+                    }
+                }
+                !holds && below(Path::new("/"))
+            }
+        }
+    }
+}
