@@ -1,0 +1,3 @@
+//! What the model gets to see.
+
+pub mod tokens;
