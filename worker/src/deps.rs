@@ -1,5 +1,6 @@
 //! What the query loop depends on, in one struct: the model, the clock, the tools, the policy. Tests script them.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,19 +8,17 @@ use std::time::Instant;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use ukai_protocol::job::Mode;
-use ukai_protocol::json::Json;
 use ukai_protocol::lease::Grant;
 use ukai_protocol::message::Message;
 use ukai_protocol::session::Welcome;
 
 use crate::context::tokens;
-use crate::http::{Http, HttpError};
+use crate::http::{Http, SetupError};
 use crate::permission::Permission;
-use crate::provider::wire::Request;
-use crate::provider::{self, Answered, Failure};
-use crate::tool::registry::{self, Definition};
-use crate::tool::roots::Roots;
-use crate::tool::{self};
+use crate::provider::classify::Failure;
+use crate::provider::wire::{Definition, Request};
+use crate::provider::{self, Answered, Progress};
+use crate::tool::{self, registry};
 
 /// One attempt at a model call.
 pub struct Attempt {
@@ -27,8 +26,8 @@ pub struct Attempt {
     pub system: String,
     pub messages: Vec<Message>,
     pub cancel: CancellationToken,
-    /// Called as the reply arrives; text may be empty (arguments of a call, thinking).
-    pub on_delta: Box<dyn FnMut(String) + Send>,
+    /// Called as the reply arrives.
+    pub on_progress: Box<dyn FnMut(Progress<'_>) + Send>,
 }
 
 pub type CallModel = Box<dyn Fn(Attempt) -> BoxFuture<'static, Result<Answered, Failure>> + Send + Sync>;
@@ -37,7 +36,61 @@ pub struct Deps {
     pub call_model: CallModel,
     pub now: fn() -> Instant,
     pub permission: Arc<Permission>,
-    pub roots: Arc<Roots>,
     pub outputs: PathBuf,
-    pub tools: Arc<[Definition]>,
+    /// What system prompt aside every call carries besides the window, in tokens.
+    pub tools_tokens: u64,
+}
+
+impl Deps {
+    /// The real ones, for the job that this worker was welcomed with.
+    pub fn new(welcome: &Welcome) -> Result<Self, SetupError> {
+        let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+        let spec = &welcome.spec;
+        let permission = Arc::new(Permission::new(&spec.policy, &spec.workdir, &home, &welcome.outputs));
+        let tools = match spec.mode {
+            Mode::Once => Vec::new(),
+            Mode::Loop => registry::definitions(|tool| permission.hides(tool)),
+        };
+        let tools_tokens = tools.iter().map(tokens::estimate_definition).sum();
+        Ok(Deps {
+            call_model: over_http(Http::new()?, tools),
+            now: Instant::now,
+            permission,
+            outputs: welcome.outputs.clone(),
+            tools_tokens,
+        })
+    }
+
+    #[must_use]
+    pub fn tool_context(&self, cancel: CancellationToken) -> tool::Context {
+        tool::Context { permission: self.permission.clone(), cancel, outputs: self.outputs.clone() }
+    }
+}
+
+fn over_http(http: Http, tools: Vec<Definition>) -> CallModel {
+    let (http, tools) = (Arc::new(http), Arc::new(tools));
+    Box::new(move |attempt| {
+        let (http, tools) = (http.clone(), tools.clone());
+        Box::pin(async move {
+            let Attempt { grant, system, messages, cancel, on_progress } = attempt;
+            let used = used_ids(&messages);
+            let request = Request {
+                model: &grant.model,
+                system: Some(&system),
+                messages: &messages,
+                tools: &tools,
+                max_output: grant.max_output,
+            };
+            provider::attempt(&http, &grant, request, &used, on_progress, cancel).await
+        })
+    })
+}
+
+/// A provider may re-use ids between turns; in the conversation each stands once.
+fn used_ids(messages: &[Message]) -> HashSet<String> {
+    let calls = messages.iter().flat_map(|message| match message {
+        Message::Assistant { calls, .. } => calls.as_slice(),
+        Message::User { .. } | Message::Result { .. } => &[],
+    });
+    calls.map(|call| call.id.clone()).collect()
 }

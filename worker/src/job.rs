@@ -56,13 +56,14 @@ async fn carry(identity: Identity) -> Result<(), End> {
     let (session, outbox, welcome, state) = session::begin(identity).await.map_err(End::Session)?;
     let fault = |error: &dyn std::fmt::Display| End::Fault(error.to_string());
     let deps = Arc::new(Deps::new(&welcome).map_err(|error| fault(&error))?);
-    let system = Event::Injected { why: Why::System, text: context::project::system_prompt(&welcome.spec) };
+    let prompt = state.system.clone().unwrap_or_else(|| context::project::system_prompt(&welcome.spec));
     let parts = Parts {
         context: context::strategy(welcome.spec.context),
-        overhead_tokens: deps.overhead_tokens(state.system.as_deref().unwrap_or_default()),
+        overhead_tokens: deps.tools_tokens + context::tokens::estimate_text(&prompt),
         flags: crate::tool::registry::flags,
         spec: welcome.spec,
     };
+    let system = Event::Injected { why: Why::System, text: prompt };
     let machine = Machine::new(parts, state, (deps.now)());
     let arguments = Arguments { machine, system, attempt, outbox, deps };
     let (query, mut ended) = QueryLoop::spawn(None, QueryLoop, arguments).await.map_err(|error| fault(&error))?;

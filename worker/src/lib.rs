@@ -45,7 +45,7 @@ pub fn main() -> ExitCode {
 fn script(mut args: Vec<OsString>) -> ExitCode {
     if args.first().is_some_and(|verb| verb == "serve") {
         args.remove(0);
-        provider::script::serve_main(args)
+        fail(EX_USAGE, USAGE)
     } else {
         fail(EX_USAGE, USAGE)
     }

@@ -16,7 +16,7 @@ pub(super) struct KeepAll {
 impl Context for KeepAll {
     fn window<'a>(&mut self, messages: &'a [Message]) -> Window<'a> {
         let fresh = messages.get(self.counted..).unwrap_or_default();
-        self.tokens += fresh.iter().map(tokens::of_message).sum::<u64>();
+        self.tokens += fresh.iter().map(tokens::estimate_message).sum::<u64>();
         self.counted = self.counted.max(messages.len());
         Window { messages: Cow::Borrowed(messages), tokens: self.tokens }
     }

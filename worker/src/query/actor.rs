@@ -16,9 +16,11 @@ use ukai_protocol::session::{ToSupervisor, ToWorker};
 
 use super::machine::{Effect, Machine, Ruling};
 use crate::deps::{Attempt, Deps};
-use crate::provider::{Answered, Failure};
+use crate::provider::{Answered, Progress};
+use crate::provider::classify::Failure;
 use crate::session::Outbox;
 use crate::tool::actor::{Job, ToolActor};
+use crate::tool::{self, registry};
 
 pub struct QueryLoop;
 
@@ -192,10 +194,10 @@ impl State {
             system: self.machine.state().system.clone().unwrap_or_default(),
             messages: self.machine.window(),
             cancel: self.cancel.turn.child_token(),
-            on_delta: Box::new(move |text| {
+            on_progress: Box::new(move |progress| {
                 outbox.progressed();
-                if !text.is_empty() {
-                    outbox.delta(step, text);
+                if let Progress::Text(text) = progress {
+                    outbox.delta(step, text.to_owned());
                 }
             }),
         };
@@ -237,10 +239,10 @@ impl State {
 
 /// The verdict on one call; where there is nothing to permit, what the model should know instead.
 fn rule(deps: &Deps, tool: &str, input: Json) -> Ruling {
-    if !deps.knows(tool) {
-        return Ruling::Invalid { why: deps.unknown_tool(tool) };
+    if !registry::is_known(tool) {
+        return Ruling::Invalid { why: tool::unknown(tool).output };
     }
     let judgement = deps.permission.judge(tool, &input);
-    let read_only = deps.is_read_only(tool, &input);
+    let read_only = registry::flags(tool, &input).is_some_and(|flags| flags.read_only);
     Ruling::Judged { input, read_only, judgement }
 }

@@ -24,7 +24,8 @@ use ukai_protocol::run_state::{Illegal, OpenCall, RunState, Stage};
 
 use super::limits::{self, Clocks, WARN_AT};
 use crate::context::Context;
-use crate::provider::{Answered, Failure};
+use crate::provider::Answered;
+use crate::provider::classify::Failure;
 use crate::tool::{Flags, partition};
 
 /// An empty reply is asked for again this often (spec §3).
@@ -229,6 +230,7 @@ impl Machine {
         match result {
             Ok(answered) => {
                 self.report_of(Report {
+                    wait: answered.wait,
                     usage: Some(answered.usage),
                     limits_seen: answered.limits_seen,
                     ..report(&grant, AnswerClass::Success)
@@ -347,8 +349,9 @@ impl Machine {
         }
         let used = self.state.progress.used.tool_calls;
         let room = self.spec.limits.tool_calls.saturating_sub(used);
-        let flags: Vec<Flags> = runnable.iter().map(|(_, flags)| *flags).collect();
-        let size = partition::first_batch(&flags).min(usize::try_from(room).unwrap_or(usize::MAX));
+        let safe: Vec<bool> = runnable.iter().map(|(_, flags)| flags.concurrency_safe).collect();
+        let first = partition::partition(&safe).first().map_or(0, ExactSizeIterator::len);
+        let size = first.min(usize::try_from(room).unwrap_or(usize::MAX));
         if size == 0 {
             return self.end_by(Limit::ToolCalls, now);
         }
@@ -499,11 +502,11 @@ impl Machine {
             signature: failure.signature,
             ..report(grant, failure.class)
         });
-        let fatal = match failure.class {
+        let fatal = failure.fatal.or(match failure.class {
             AnswerClass::ContextOverflow => Some(CauseKind::ContextOverflow),
             AnswerClass::Rejected => Some(CauseKind::ProviderRejected),
             _ => None,
-        };
+        });
         self.record(Event::AttemptFailed {
             step: self.step(),
             provider: grant.provider.clone(),

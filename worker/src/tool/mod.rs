@@ -4,6 +4,7 @@
 //! again as what it turned out to be once it is open.
 
 // What a tool is, and how calls run together.
+pub mod actor;
 pub mod partition;
 pub mod registry;
 
@@ -31,6 +32,8 @@ use ukai_protocol::event::ToolStatus;
 use ukai_protocol::json::Json;
 
 use crate::permission::Permission;
+
+pub use registry::Flags;
 
 /// What every tool gets.
 #[derive(Clone)]

@@ -8,6 +8,8 @@
 use serde_json::{Map, Value, json};
 use ukai_protocol::json::Json;
 
+use crate::provider::wire::Definition;
+
 /// What a call may do, said by its tool for its very input. Nothing is assumed: all false unless known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
@@ -20,14 +22,6 @@ pub struct Flags {
     pub destructive: bool,
     /// Its failure cancels the rest of its batch.
     pub cancels_siblings: bool,
-}
-
-/// A tool as the model is told of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Definition {
-    pub name: &'static str,
-    pub description: &'static str,
-    pub schema: Value,
 }
 
 /// The tools that can be run, sorted.
@@ -98,7 +92,7 @@ fn define(name: &'static str) -> Definition {
     );
     let schema =
         json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
-    Definition { name, description, schema }
+    Definition { name: name.to_owned(), description: description.to_owned(), schema }
 }
 
 /// One key of an input.

@@ -1,0 +1,437 @@
+//! What an answer means to the router: the table of spec §5.
+//!
+//! The status decides, except where providers are known to say something else in the body: a spent quota as 429, an
+//! overlong input as 400, 413, 429 or 500. Only phrases of which the meaning is certain are looked for. A wrong guess
+//! costs a job (a limit taken for a refusal) or hours (a quota taken for a limit).
+
+use std::time::Duration;
+
+use http::{HeaderMap, header};
+use serde_json::Value;
+use ukai_protocol::job::CauseKind;
+use ukai_protocol::lease::{AnswerClass, LimitsSeen, Wait};
+
+use super::retry_after;
+use super::wire::{Trouble, clean};
+use crate::http::{Fault, TransportError};
+
+/// For a log line and an alert; providers echo whole requests.
+pub const DETAIL_CHARS_MAX: usize = 500;
+/// A signature names codes, no prose.
+const SIGNATURE_CHARS_MAX: usize = 120;
+
+/// One attempt that brought no reply.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// What the lease's report says.
+    pub class: AnswerClass,
+    pub wait: Option<Wait>,
+    pub limits_seen: LimitsSeen,
+    /// The job ends with this, whatever the router would do; the class is then about the provider alone.
+    pub fatal: Option<CauseKind>,
+    /// For a person: bounded, without control characters, without the key.
+    pub detail: String,
+    /// Enough to tell failures apart and to shape a probe by; codes only, no text of the conversation.
+    pub signature: String,
+}
+
+/// Which of the clocks ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    Connect,
+    FirstContent,
+    Idle,
+}
+
+impl Failure {
+    fn new(class: AnswerClass, signature: &str, detail: &str) -> Self {
+        Failure {
+            class,
+            wait: None,
+            limits_seen: LimitsSeen::default(),
+            fatal: None,
+            detail: shown(detail),
+            signature: signature.chars().take(SIGNATURE_CHARS_MAX).collect(),
+        }
+    }
+
+    /// Given up by us: neither success nor failure.
+    #[must_use]
+    pub fn withdrawn() -> Self {
+        Failure::new(AnswerClass::Withdrawn, "cancelled", "the attempt was cancelled")
+    }
+
+    #[must_use]
+    pub fn timed_out(clock: Clock, after: Duration) -> Self {
+        let (signature, what) = match clock {
+            Clock::Connect => ("timeout:connect", "no connection"),
+            Clock::FirstContent => ("timeout:first_content", "no content"),
+            Clock::Idle => ("timeout:idle", "not a byte more"),
+        };
+        Failure::new(AnswerClass::Timeout, signature, &format!("{what} within {:.1} s", after.as_secs_f64()))
+    }
+
+    #[must_use]
+    pub fn transport(error: &TransportError, connect_timeout: Duration) -> Self {
+        let (class, signature) = match error.fault {
+            Fault::ConnectTimeout => return Failure::timed_out(Clock::Connect, connect_timeout),
+            Fault::Refused => (AnswerClass::Unavailable, "connect:refused"),
+            Fault::Reset => (AnswerClass::Unavailable, "connect:reset"),
+            Fault::Dns => (AnswerClass::Unavailable, "connect:dns"),
+            Fault::Tls => (AnswerClass::Unavailable, "connect:tls"),
+            Fault::Broken => (AnswerClass::Unavailable, "stream:broken"),
+            Fault::Invalid => (AnswerClass::Rejected, "request:invalid"),
+        };
+        Failure::new(class, signature, &error.detail)
+    }
+
+    /// It cannot even be asked until a person has corrected something.
+    #[must_use]
+    pub fn closed(signature: &str, detail: &str) -> Self {
+        Failure::new(AnswerClass::Closed, signature, detail)
+    }
+
+    /// A 200 whose content is no reply.
+    #[must_use]
+    pub fn trouble(trouble: &Trouble) -> Self {
+        let detail = trouble.to_string();
+        match trouble {
+            Trouble::Told(error) => {
+                let told = Told::read(error);
+                let class = told.meaning().unwrap_or(AnswerClass::Unavailable);
+                Failure::new(class, &told.signature("stream"), &format!("{detail}: {}", told.message))
+            }
+            Trouble::Filtered => Failure::new(AnswerClass::Rejected, "stream:filter", &detail),
+            Trouble::Cut => Failure::new(AnswerClass::Unavailable, "stream:cut", &detail),
+            Trouble::Unreadable(_) => Failure::new(AnswerClass::Unavailable, "stream:unreadable", &detail),
+            Trouble::TooLarge => Failure::new(AnswerClass::Unavailable, "stream:too_large", &detail),
+            Trouble::TooManyCalls => Failure::new(AnswerClass::Unavailable, "stream:too_many_calls", &detail),
+            // The provider did its part: the reply is whole, and no job can use it.
+            Trouble::Depth { .. } => {
+                let failure = Failure::new(AnswerClass::Success, "stream:depth", &detail);
+                Failure { fatal: Some(CauseKind::Depth), ..failure }
+            }
+        }
+    }
+
+    /// A 200 that is neither a stream nor a reply.
+    #[must_use]
+    pub fn no_stream(content_type: &str) -> Self {
+        let detail = format!("answered 200 with no reply in it (content-type `{content_type}`): is `base_url` an API?");
+        Failure::new(AnswerClass::Unavailable, "stream:none", &detail)
+    }
+
+    /// An internal failure to make the request; no provider is to blame.
+    #[must_use]
+    pub fn internal(detail: &str) -> Self {
+        Failure { fatal: Some(CauseKind::Internal), ..Failure::new(AnswerClass::Withdrawn, "internal", detail) }
+    }
+
+    /// The key, where the provider or a library repeated it, is masked; the provider is named.
+    #[must_use]
+    pub fn about(mut self, provider: &str, key: Option<&str>) -> Self {
+        if let Some(key) = key.map(str::trim).filter(|key| !key.is_empty()) {
+            self.detail = self.detail.replace(key, "[key]");
+            self.signature = self.signature.replace(key, "[key]");
+        }
+        self.detail = format!("{}: {}", shown(provider), self.detail);
+        self
+    }
+}
+
+/// An answer whose status is not 200.
+#[must_use]
+pub fn refused(status: u16, headers: &HeaderMap, body: &str) -> Failure {
+    let told = match clean::parse(body) {
+        Ok(value) => Told::read(unwrapped(&value)),
+        Err(_) => Told { message: body.to_owned(), ..Told::default() },
+    };
+    let class = told.meaning().filter(|_| status >= 400).unwrap_or(match status {
+        429 => AnswerClass::RateLimited,
+        401..=403 => AnswerClass::Closed,
+        413 => AnswerClass::ContextOverflow,
+        408 | 500.. => AnswerClass::Unavailable,
+        400..=499 => AnswerClass::Rejected,
+        // Not an answer of an API: what stands in between may be gone in a minute.
+        _ => AnswerClass::Unavailable,
+    });
+    let mut detail = format!("HTTP {status}");
+    if let Some(host) = redirected(status, headers) {
+        detail.push_str(&format!(" to `{host}`, which is not followed: correct `base_url` if that is the place"));
+    }
+    if !told.message.trim().is_empty() {
+        detail.push_str(": ");
+        detail.push_str(&told.message);
+    }
+    Failure::new(class, &told.signature(&format!("http:{status}")), &detail)
+}
+
+/// Adds what the headers say, whatever the status.
+#[must_use]
+pub fn with_headers(failure: Failure, headers: &HeaderMap, received_at: std::time::SystemTime) -> Failure {
+    Failure { wait: retry_after::wait(headers, received_at), limits_seen: retry_after::limits_seen(headers), ..failure }
+}
+
+fn redirected(status: u16, headers: &HeaderMap) -> Option<&str> {
+    let location = headers.get(header::LOCATION).filter(|_| (300..400).contains(&status))?.to_str().ok()?;
+    Some(location.split("://").nth(1).unwrap_or(location).split(['/', '?']).next().unwrap_or_default())
+}
+
+/// The error itself, out of what servers wrap it in: `{"error": …}`, `[{"error": …}]` (Gemini).
+fn unwrapped(value: &Value) -> &Value {
+    let value = value.get(0).unwrap_or(value);
+    value.get("error").filter(|error| !error.is_null()).unwrap_or(value)
+}
+
+/// What a provider's error says of itself.
+#[derive(Default)]
+struct Told {
+    kind: String,
+    code: String,
+    message: String,
+    /// All of it in lower case, to look for phrases.
+    all: String,
+}
+
+impl Told {
+    fn read(error: &Value) -> Self {
+        let word = |key: &str| match error.get(key) {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Number(number)) => number.to_string(),
+            _ => String::new(),
+        };
+        let message = match error {
+            Value::String(text) => text.clone(),
+            _ => ["message", "status_msg", "detail", "msg"]
+                .map(word)
+                .into_iter()
+                .find(|text| !text.is_empty())
+                .unwrap_or_else(|| error.to_string()),
+        };
+        let kind = [word("type"), word("status")].into_iter().find(|text| !text.is_empty()).unwrap_or_default();
+        let code = [word("code"), word("status_code")].into_iter().find(|text| !text.is_empty()).unwrap_or_default();
+        Told { kind, code, message, all: error.to_string().to_lowercase() }
+    }
+
+    fn says(&self, phrases: &[&str]) -> bool {
+        let message = self.message.to_lowercase();
+        phrases.iter().any(|phrase| message.contains(phrase) || self.all.contains(phrase))
+    }
+
+    /// What the body means whatever the status is; `None`: the status knows better.
+    fn meaning(&self) -> Option<AnswerClass> {
+        if self.says(OVERFLOW) {
+            return Some(AnswerClass::ContextOverflow);
+        }
+        if self.says(FILTER) {
+            return Some(AnswerClass::Rejected);
+        }
+        // Gemini says "exceeded your current quota" of a minute's quota too, and names the minute.
+        let of_a_minute = self.says(&["perminute", "per minute"]) && !self.says(&["perday", "per day"]);
+        (self.says(QUOTA) && !of_a_minute).then_some(AnswerClass::Closed)
+    }
+
+    /// Codes only: a message may quote the conversation.
+    fn signature(&self, place: &str) -> String {
+        let mut signature = place.to_owned();
+        for (name, word) in [("type", &self.kind), ("code", &self.code)] {
+            let is_code = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+            if !word.is_empty() && word.len() <= 64 && word.chars().all(is_code) {
+                signature.push_str(&format!(" {name}={word}"));
+            }
+        }
+        signature
+    }
+}
+
+/// The input is too long, as each provider says it. Bedrock's "too many tokens" is a rate limit and not here.
+const OVERFLOW: &[&str] = &[
+    "context_length_exceeded",
+    "maximum context length",
+    "exceeds the context window",
+    "context window exceeds",
+    "context_window_exceeded",
+    "context length exceeded",
+    "exceeds the context length",
+    "greater than the context length",
+    "exceeds the model's context",
+    // Anthropic.
+    "prompt is too long",
+    "exceed context limit",
+    "request_too_large",
+    // llama.cpp.
+    "exceed_context_size_error",
+    "exceeds the available context size",
+    // Gemini.
+    "exceeds the maximum number of tokens allowed",
+    // Groq; OpenAI where a request can never fit into a minute's tokens.
+    "reduce the length of the messages",
+    "must be reduced in order to run successfully",
+    "reduce your message size",
+    // Bedrock, xAI, Moonshot, GLM, DashScope.
+    "input is too long for requested model",
+    "maximum prompt length is",
+    "exceeded model token limit",
+    "prompt exceeds max length",
+    "range of input length should be",
+];
+
+const FILTER: &[&str] = &[
+    "content_filter",
+    "content_policy_violation",
+    "content filtering policy",
+    "responsibleaipolicyviolation",
+    "flagged_input",
+];
+
+/// Money or a long quota is spent: asking again brings nothing until somebody or a date changes it.
+const QUOTA: &[&str] = &[
+    "insufficient_quota",
+    "exceeded_current_quota",
+    "exceeded your current quota",
+    "billing_hard_limit",
+    "billing_not_active",
+    "billing_error",
+    "check your plan and billing",
+    "credit balance is too low",
+    "insufficient balance",
+    "insufficient_balance",
+    "insufficient credits",
+    "insufficient funds",
+    "payment required",
+    "account is not active",
+    "余额不足",
+    "perday",
+    "daily quota",
+    "daily limit",
+    "monthly quota",
+    "monthly usage limit",
+    "monthly limit",
+    "weekly limit",
+    "specified api usage limits",
+];
+
+/// One line of at most [`DETAIL_CHARS_MAX`] characters, without anything that a terminal or a page would obey.
+fn shown(text: &str) -> String {
+    let one_line = text.chars().map(|c| if c.is_control() || is_invisible(c) { ' ' } else { c });
+    let mut shown = String::new();
+    for (count, c) in one_line.enumerate() {
+        if count == DETAIL_CHARS_MAX {
+            shown.push('…');
+            break;
+        }
+        if c != ' ' || !shown.ends_with(' ') {
+            shown.push(c);
+        }
+    }
+    shown.trim().to_owned()
+}
+
+/// Marks that turn the direction of text or hide in it.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FEFF}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(quirk: &str, status: u16, body: &str, expected: AnswerClass) {
+        let failure = refused(status, &HeaderMap::new(), body);
+        assert_eq!(failure.class, expected, "{quirk}: {failure:?}");
+    }
+
+    #[test]
+    fn the_status_decides() {
+        use AnswerClass::*;
+        for status in [408, 500, 501, 502, 503, 504, 520, 529] {
+            check("unavailable", status, "", Unavailable);
+        }
+        for status in [401, 402, 403] {
+            check("closed", status, "", Closed);
+        }
+        for status in [400, 404, 405, 409, 410, 415, 418, 422, 451] {
+            check("rejected", status, "", Rejected);
+        }
+        check("limited", 429, "", RateLimited);
+        check("too large", 413, "", ContextOverflow);
+        for status in [301, 302, 307, 308, 304, 204, 206] {
+            check("no answer of an API", status, "", Unavailable);
+        }
+    }
+
+    #[test]
+    fn the_body_knows_better() {
+        use AnswerClass::*;
+        #[rustfmt::skip]
+        let cases = [
+            ("OpenAI: too long", 400, r#"{"error":{"message":"This model's maximum context length is 128000 tokens.","type":"invalid_request_error","code":"context_length_exceeded"}}"#, ContextOverflow),
+            ("Anthropic: too long", 400, r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#, ContextOverflow),
+            ("Anthropic: input and output", 400, r#"{"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 190000 + 21333 > 200000"}}"#, ContextOverflow),
+            ("llama.cpp: too long", 400, r#"{"error":{"code":400,"message":"request (4476 tokens) exceeds the available context size (4096 tokens)","type":"exceed_context_size_error"}}"#, ContextOverflow),
+            ("a gateway wraps it as 500", 500, r#"{"error":{"message":"litellm: prompt is too long"}}"#, ContextOverflow),
+            ("OpenAI: can never fit into a minute", 429, r#"{"error":{"message":"Request too large for gpt-4o: Limit 30000, Requested 40000. The input or output tokens must be reduced in order to run successfully.","type":"tokens","code":"rate_limit_exceeded"}}"#, ContextOverflow),
+            ("OpenAI: quota", 429, r#"{"error":{"message":"You exceeded your current quota, please check your plan and billing details.","type":"insufficient_quota","code":"insufficient_quota"}}"#, Closed),
+            ("OpenAI: a limit that passes", 429, r#"{"error":{"message":"Rate limit reached for gpt-4o on tokens per min (TPM)","type":"tokens","code":"rate_limit_exceeded"}}"#, RateLimited),
+            ("Anthropic: a limit that passes", 429, r#"{"type":"error","error":{"type":"rate_limit_error","message":"This request would exceed your organization's rate limit of 40,000 input tokens per minute"}}"#, RateLimited),
+            ("Anthropic: no money, as 400", 400, r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API."}}"#, Closed),
+            ("GLM: no money, as 429", 429, r#"{"error":{"code":"1113","message":"余额不足或无可用资源包,请充值。"}}"#, Closed),
+            ("Moonshot: quota", 429, r#"{"error":{"type":"exceeded_current_quota_error","message":"suspended"}}"#, Closed),
+            ("Gemini: a day's quota, in a list", 429, r#"[{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"You exceeded your current quota","details":[{"violations":[{"quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]}]}}]"#, Closed),
+            ("Gemini: a minute's quota", 429, r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"You exceeded your current quota","details":[{"violations":[{"quotaId":"GenerateRequestsPerMinutePerProjectPerModel"}]}]}}"#, RateLimited),
+            ("Azure: content filter", 400, r#"{"error":{"code":"content_filter","message":"The response was filtered"}}"#, Rejected),
+            ("a forbidden filter is no key problem", 403, r#"{"error":{"code":403,"message":"requires moderation","metadata":{"flagged_input":"x"}}}"#, Rejected),
+            ("no such model", 404, r#"{"error":{"message":"The model `x` does not exist","code":"model_not_found"}}"#, Rejected),
+            ("wrong key", 401, r#"{"error":{"message":"Incorrect API key provided","code":"invalid_api_key"}}"#, Closed),
+            ("overloaded", 529, r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, Unavailable),
+            ("a page of a proxy", 502, "<html>Bad Gateway</html>", Unavailable),
+            ("Bedrock's throttle is no overflow", 429, r#"{"message":"Too many tokens, please wait before trying again."}"#, RateLimited),
+        ];
+        for (quirk, status, body, expected) in cases {
+            check(quirk, status, body, expected);
+        }
+    }
+
+    #[test]
+    fn an_error_inside_a_stream() {
+        use AnswerClass::*;
+        for (quirk, error, expected) in [
+            ("overloaded", serde_json::json!({"type": "overloaded_error", "message": "Overloaded"}), Unavailable),
+            ("limited", serde_json::json!({"type": "rate_limit_error", "message": "slow down"}), Unavailable),
+            (
+                "too long",
+                serde_json::json!({"type": "invalid_request_error", "message": "prompt is too long"}),
+                ContextOverflow,
+            ),
+            ("no money", serde_json::json!({"code": "insufficient_quota"}), Closed),
+            ("MiniMax", serde_json::json!({"status_code": 1008, "status_msg": "insufficient balance"}), Closed),
+            ("a bare text", serde_json::json!("boom"), Unavailable),
+        ] {
+            let failure = Failure::trouble(&Trouble::Told(error));
+            assert_eq!(failure.class, expected, "{quirk}: {failure:?}");
+        }
+        let depth = Failure::trouble(&Trouble::Depth { tool: "Read".into(), depth: 33 });
+        assert_eq!((depth.class, depth.fatal), (Success, Some(CauseKind::Depth)));
+    }
+
+    #[test]
+    fn detail_and_signature_are_fit_to_be_shown() {
+        let body = format!(
+            r#"{{"error":{{"type":"x_error","code":"say hello","message":"key sk-secret-1 \u001b[31mred\n{}"}}}}"#,
+            "y".repeat(5_000)
+        );
+        let failure = refused(400, &HeaderMap::new(), &body).about("lab", Some("sk-secret-1"));
+        assert!(!failure.detail.contains("sk-secret-1") && failure.detail.contains("[key]"), "{}", failure.detail);
+        assert!(failure.detail.starts_with("lab: HTTP 400: key"), "{}", failure.detail);
+        assert!(failure.detail.chars().all(|c| !c.is_control()) && failure.detail.chars().count() < 600);
+        assert_eq!(failure.signature, "http:400 type=x_error", "a code of two words is prose");
+    }
+
+    #[test]
+    fn a_redirect_names_the_host_and_nothing_more() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::LOCATION, http::HeaderValue::from_static("https://other.example/login?token=abc"));
+        let detail = refused(302, &headers, "").detail;
+        assert!(detail.contains("`other.example`") && !detail.contains("abc"), "{detail}");
+    }
+}

@@ -1,0 +1,81 @@
+//! Identities of tool calls.
+//!
+//! A provider's id is kept where it can be. Models and gateways send none, empty ones, the same one each turn or in
+//! one reply, or text that another wire refuses; each call still needs its own, or its result answers another one.
+
+use std::collections::HashSet;
+
+/// What every wire accepts (`^[a-zA-Z0-9_-]{1,64}$`).
+pub const ID_CHARS_MAX: usize = 64;
+
+/// Hands out ids that are unique in the conversation.
+pub struct Ids<'a> {
+    used: &'a HashSet<String>,
+    given: HashSet<String>,
+    fresh: &'a mut dyn FnMut() -> String,
+}
+
+impl<'a> Ids<'a> {
+    /// `used`: every id in the conversation. `fresh`: a new one (a UUID v4), where the provider sent none.
+    pub fn new(used: &'a HashSet<String>, fresh: &'a mut dyn FnMut() -> String) -> Self {
+        Ids { used, given: HashSet::new(), fresh }
+    }
+
+    /// The id of one call: the provider's where it fits, with `-2`, `-3`, … where it is taken.
+    pub fn assign(&mut self, raw: Option<&str>) -> String {
+        let base = match raw {
+            Some(raw) if !raw.trim().is_empty() => sanitize(raw),
+            _ => sanitize(&(self.fresh)()),
+        };
+        let mut id = base.clone();
+        let mut n = 2_u64;
+        while self.used.contains(&id) || self.given.contains(&id) {
+            let suffix = format!("-{n}");
+            let kept = base.len().min(ID_CHARS_MAX - suffix.len());
+            id = format!("{}{suffix}", &base[..kept]);
+            n += 1;
+        }
+        self.given.insert(id.clone());
+        id
+    }
+}
+
+fn sanitize(raw: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    raw.chars().take(ID_CHARS_MAX).map(|c| if fits(c) { c } else { '_' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_gets_its_own_id() {
+        let long = "x".repeat(80);
+        let cut = "x".repeat(64);
+        let suffixed = format!("{}-2", "x".repeat(62));
+        #[rustfmt::skip]
+        let cases: [(&str, &[&str], &[Option<&str>], &[&str]); 9] = [
+            ("kept", &[], &[Some("call_1")], &["call_1"]),
+            ("missing, empty, blank", &[], &[None, Some(""), Some(" ")], &["new-1", "new-2", "new-3"]),
+            ("twice in one reply", &[], &[Some("a"), Some("a"), Some("a")], &["a", "a-2", "a-3"]),
+            ("used in an earlier turn", &["a"], &[Some("a")], &["a-2"]),
+            ("the suffixed one is used too", &["a", "a-2"], &[Some("a")], &["a-3"]),
+            ("sanitized", &[], &[Some("call.1/鵜")], &["call_1__"]),
+            ("clash after sanitizing", &[], &[Some("a.1"), Some("a/1")], &["a_1", "a_1-2"]),
+            ("too long", &[], &[Some(&long)], &[&cut]),
+            ("too long and taken", &[&cut], &[Some(&long)], &[&suffixed]),
+        ];
+        for (quirk, used, raw, expected) in cases {
+            let used: HashSet<String> = used.iter().map(|id| (*id).to_owned()).collect();
+            let mut n = 0;
+            let mut fresh = || {
+                n += 1;
+                format!("new-{n}")
+            };
+            let mut ids = Ids::new(&used, &mut fresh);
+            let given: Vec<String> = raw.iter().map(|raw| ids.assign(*raw)).collect();
+            assert_eq!(given, expected, "{quirk}");
+        }
+    }
+}
