@@ -231,8 +231,7 @@ const PLAIN_CAUSES: [CauseKind; 15] = [
     CauseKind::Signal,
 ];
 
-const LIMITS: [Limit; 6] =
-    [Limit::Steps, Limit::ToolCalls, Limit::Tokens, Limit::RunTime, Limit::MaxWall, Limit::Cost];
+const LIMITS: [Limit; 6] = [Limit::Steps, Limit::ToolCalls, Limit::Tokens, Limit::RunTime, Limit::MaxWall, Limit::Cost];
 
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no cause")]

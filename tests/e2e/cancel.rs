@@ -118,7 +118,8 @@ fn control_c_ends_the_job_that_run_waits_for() {
     assert!(began.elapsed() < BOUND, "{:?}", began.elapsed());
     assert_eq!(output.status.code(), Some(130));
     let stdout = String::from_utf8_lossy(&output.stdout);
-    let result: serde_json::Value = serde_json::from_str(stdout.trim()).unwrap_or_else(|error| panic!("{stdout:?}: {error}"));
+    let result: serde_json::Value =
+        serde_json::from_str(stdout.trim()).unwrap_or_else(|error| panic!("{stdout:?}: {error}"));
     assert_eq!(result["status"], "cancelled");
     assert_eq!(home.processes(), Vec::<u32>::new());
 }

@@ -47,7 +47,8 @@ fn cost() {
 
 #[test]
 fn run_time_also_in_a_stream_that_hangs() {
-    let hangs = "[[rule]]\nreply.text = \"a long text that never ends\"\nfault.hang = \"mid_stream\"\nfault.after_chars = 5\n";
+    let hangs =
+        "[[rule]]\nreply.text = \"a long text that never ends\"\nfault.hang = \"mid_stream\"\nfault.after_chars = 5\n";
     check(hangs, "run_time=400ms", "limit(run_time)", |result| assert_eq!(result["steps"], 0));
     check("[[rule]]\nfault.hang = \"before_headers\"\n", "max_wall=400ms", "limit(max_wall)", |_| {});
 }

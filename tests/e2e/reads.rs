@@ -42,8 +42,16 @@ fn outside_the_roots_by_any_road() {
     symlink("inside.txt", home.work().join("good-link")).expect("a link");
     symlink("/nowhere/at/all", home.work().join("dangling")).expect("a link");
     let outside = outside.to_str().expect("UTF-8");
-    let refused = [outside, "../outside.txt", "link", "folder/outside.txt", "sub/../../outside.txt", "/etc/passwd",
-        "/proc/self/environ", "dangling"];
+    let refused = [
+        outside,
+        "../outside.txt",
+        "link",
+        "folder/outside.txt",
+        "sub/../../outside.txt",
+        "/etc/passwd",
+        "/proc/self/environ",
+        "dangling",
+    ];
     let calls: Vec<_> = refused.iter().map(|path| read(path)).collect();
     for (path, (status, output)) in refused.iter().zip(answers(&home, &calls)) {
         assert!(status == "denied" || status == "failed", "{path}: {status} {output}");

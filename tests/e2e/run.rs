@@ -70,8 +70,11 @@ fn stream_json_is_the_log_as_it_grows_and_then_the_result() {
         assert_eq!(told["job_id"], id);
         assert_eq!((&told["seq"], &told["event"], &told["data"]), (&logged["seq"], &logged["event"], &logged["data"]));
     }
-    let text: String =
-        lines.iter().filter(|line| line["type"] == "delta" && line["step"] == 2).filter_map(|line| line["text"].as_str()).collect();
+    let text: String = lines
+        .iter()
+        .filter(|line| line["type"] == "delta" && line["step"] == 2)
+        .filter_map(|line| line["text"].as_str())
+        .collect();
     assert!(result["text"].as_str().is_some_and(|whole| whole.starts_with(&text)), "{text}");
 }
 

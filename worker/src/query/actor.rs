@@ -16,8 +16,8 @@ use ukai_protocol::session::{ToSupervisor, ToWorker};
 
 use super::machine::{Effect, Machine, Ruling};
 use crate::deps::{Attempt, Deps};
-use crate::provider::{Answered, Progress};
 use crate::provider::classify::Failure;
+use crate::provider::{Answered, Progress};
 use crate::session::Outbox;
 use crate::tool::actor::{Job, ToolActor};
 use crate::tool::{self, registry};

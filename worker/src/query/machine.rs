@@ -44,16 +44,25 @@ pub enum Effect {
     /// Decide on this call; the answer is [`Machine::handle_ruling`], whenever it comes.
     Judge(Call),
     /// Make these durable; `n` numbers the first of them. The answer is [`Machine::handle_acked`].
-    Record { n: u64, events: Vec<Event> },
+    Record {
+        n: u64,
+        events: Vec<Event>,
+    },
     /// The answers are [`Machine::handle_answer`].
     Ask(Ask),
-    Withdraw { call: u64 },
+    Withdraw {
+        call: u64,
+    },
     Report(Report),
     /// One attempt under this lease; the answer is [`Machine::handle_attempted`].
     CallModel(Box<Grant>),
     StopModel,
     /// The answer is [`Machine::handle_tool`].
-    StartTool { call: String, tool: String, input: Json },
+    StartTool {
+        call: String,
+        tool: String,
+        input: Json,
+    },
     StopTools,
     /// Nothing more will be done; the process may end.
     Exit,
@@ -75,13 +84,28 @@ pub enum Ruling {
 enum Phase {
     /// Nothing does; only between two decisions.
     Deciding,
-    Asking { attempt: u32 },
-    Calling { attempt: u32, grant: Box<Grant> },
-    Judging { open: Vec<String>, since: Instant },
+    Asking {
+        attempt: u32,
+    },
+    Calling {
+        attempt: u32,
+        grant: Box<Grant>,
+    },
+    Judging {
+        open: Vec<String>,
+        since: Instant,
+    },
     /// The intent to start these is on its way to the disk.
-    Starting { calls: Vec<String>, barrier: u64 },
-    Running { open: Vec<String> },
-    Ending { barrier: u64 },
+    Starting {
+        calls: Vec<String>,
+        barrier: u64,
+    },
+    Running {
+        open: Vec<String>,
+    },
+    Ending {
+        barrier: u64,
+    },
     Ended,
 }
 
@@ -572,11 +596,7 @@ impl Machine {
                 self.report(&grant, AnswerClass::Withdrawn, None);
             }
             Phase::Running { .. } => self.effects.push_back(Effect::StopTools),
-            Phase::Deciding
-            | Phase::Judging { .. }
-            | Phase::Starting { .. }
-            | Phase::Ending { .. }
-            | Phase::Ended => {}
+            Phase::Deciding | Phase::Judging { .. } | Phase::Starting { .. } | Phase::Ending { .. } | Phase::Ended => {}
         }
     }
 
