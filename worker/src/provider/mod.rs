@@ -1,0 +1,3 @@
+//! Speaking to model providers.
+
+pub mod script;
