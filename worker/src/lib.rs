@@ -45,7 +45,7 @@ pub fn main() -> ExitCode {
 fn script(mut args: Vec<OsString>) -> ExitCode {
     if args.first().is_some_and(|verb| verb == "serve") {
         args.remove(0);
-        fail(EX_USAGE, USAGE)
+        provider::script::serve_main(args)
     } else {
         fail(EX_USAGE, USAGE)
     }

@@ -5,6 +5,7 @@
 
 pub mod classify;
 pub mod retry_after;
+pub mod script;
 pub mod sse;
 #[cfg(test)]
 mod tests;
