@@ -1,18 +1,16 @@
 //! What an answer means to the router: the table of spec §5.
 //!
-//! The status decides, except where providers are known to say something else in the body: a spent quota as 429, an
-//! overlong input as 400, 413, 429 or 500. Only phrases of which the meaning is certain are looked for. A wrong guess
-//! costs a job (a limit taken for a refusal) or hours (a quota taken for a limit).
+//! The status decides, except where the body is known to say something else (see `told`).
 
 use std::time::Duration;
 
 use http::{HeaderMap, header};
-use serde_json::Value;
 use ukai_protocol::job::CauseKind;
 use ukai_protocol::lease::{AnswerClass, LimitsSeen, Wait};
 
 use super::retry_after;
-use super::wire::{Trouble, clean};
+use super::told::Told;
+use super::wire::Trouble;
 use crate::http::{Fault, TransportError};
 
 /// For a log line and an alert; providers echo whole requests.
@@ -75,10 +73,10 @@ impl Failure {
     pub fn transport(error: &TransportError, connect_timeout: Duration) -> Self {
         let (class, signature) = match error.fault {
             Fault::ConnectTimeout => return Failure::timed_out(Clock::Connect, connect_timeout),
-            Fault::Refused => (AnswerClass::Unavailable, "connect:refused"),
-            Fault::Reset => (AnswerClass::Unavailable, "connect:reset"),
-            Fault::Dns => (AnswerClass::Unavailable, "connect:dns"),
-            Fault::Tls => (AnswerClass::Unavailable, "connect:tls"),
+            Fault::Refused => (AnswerClass::Unavailable, "refused"),
+            Fault::Reset => (AnswerClass::Unavailable, "reset"),
+            Fault::Dns => (AnswerClass::Unavailable, "dns"),
+            Fault::Tls => (AnswerClass::Unavailable, "tls"),
             Fault::Broken => (AnswerClass::Unavailable, "stream:broken"),
             Fault::Invalid => (AnswerClass::Rejected, "request:invalid"),
         };
@@ -142,10 +140,7 @@ impl Failure {
 /// An answer whose status is not 200.
 #[must_use]
 pub fn refused(status: u16, headers: &HeaderMap, body: &str) -> Failure {
-    let told = match clean::parse(body) {
-        Ok(value) => Told::read(unwrapped(&value)),
-        Err(_) => Told { message: body.to_owned(), ..Told::default() },
-    };
+    let told = Told::body(body);
     let class = told.meaning().filter(|_| status >= 400).unwrap_or(match status {
         429 => AnswerClass::RateLimited,
         401..=403 => AnswerClass::Closed,
@@ -176,140 +171,6 @@ fn redirected(status: u16, headers: &HeaderMap) -> Option<&str> {
     let location = headers.get(header::LOCATION).filter(|_| (300..400).contains(&status))?.to_str().ok()?;
     Some(location.split("://").nth(1).unwrap_or(location).split(['/', '?']).next().unwrap_or_default())
 }
-
-/// The error itself, out of what servers wrap it in: `{"error": …}`, `[{"error": …}]` (Gemini).
-fn unwrapped(value: &Value) -> &Value {
-    let value = value.get(0).unwrap_or(value);
-    value.get("error").filter(|error| !error.is_null()).unwrap_or(value)
-}
-
-/// What a provider's error says of itself.
-#[derive(Default)]
-struct Told {
-    kind: String,
-    code: String,
-    message: String,
-    /// All of it in lower case, to look for phrases.
-    all: String,
-}
-
-impl Told {
-    fn read(error: &Value) -> Self {
-        let word = |key: &str| match error.get(key) {
-            Some(Value::String(text)) => text.clone(),
-            Some(Value::Number(number)) => number.to_string(),
-            _ => String::new(),
-        };
-        let message = match error {
-            Value::String(text) => text.clone(),
-            _ => ["message", "status_msg", "detail", "msg"]
-                .map(word)
-                .into_iter()
-                .find(|text| !text.is_empty())
-                .unwrap_or_else(|| error.to_string()),
-        };
-        let kind = [word("type"), word("status")].into_iter().find(|text| !text.is_empty()).unwrap_or_default();
-        let code = [word("code"), word("status_code")].into_iter().find(|text| !text.is_empty()).unwrap_or_default();
-        Told { kind, code, message, all: error.to_string().to_lowercase() }
-    }
-
-    fn says(&self, phrases: &[&str]) -> bool {
-        let message = self.message.to_lowercase();
-        phrases.iter().any(|phrase| message.contains(phrase) || self.all.contains(phrase))
-    }
-
-    /// What the body means whatever the status is; `None`: the status knows better.
-    fn meaning(&self) -> Option<AnswerClass> {
-        if self.says(OVERFLOW) {
-            return Some(AnswerClass::ContextOverflow);
-        }
-        if self.says(FILTER) {
-            return Some(AnswerClass::Rejected);
-        }
-        // Gemini says "exceeded your current quota" of a minute's quota too, and names the minute.
-        let of_a_minute = self.says(&["perminute", "per minute"]) && !self.says(&["perday", "per day"]);
-        (self.says(QUOTA) && !of_a_minute).then_some(AnswerClass::Closed)
-    }
-
-    /// Codes only: a message may quote the conversation.
-    fn signature(&self, place: &str) -> String {
-        let mut signature = place.to_owned();
-        for (name, word) in [("type", &self.kind), ("code", &self.code)] {
-            let is_code = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-            if !word.is_empty() && word.len() <= 64 && word.chars().all(is_code) {
-                signature.push_str(&format!(" {name}={word}"));
-            }
-        }
-        signature
-    }
-}
-
-/// The input is too long, as each provider says it. Bedrock's "too many tokens" is a rate limit and not here.
-const OVERFLOW: &[&str] = &[
-    "context_length_exceeded",
-    "maximum context length",
-    "exceeds the context window",
-    "context window exceeds",
-    "context_window_exceeded",
-    "context length exceeded",
-    "exceeds the context length",
-    "greater than the context length",
-    "exceeds the model's context",
-    // Anthropic.
-    "prompt is too long",
-    "exceed context limit",
-    "request_too_large",
-    // llama.cpp.
-    "exceed_context_size_error",
-    "exceeds the available context size",
-    // Gemini.
-    "exceeds the maximum number of tokens allowed",
-    // Groq; OpenAI where a request can never fit into a minute's tokens.
-    "reduce the length of the messages",
-    "must be reduced in order to run successfully",
-    "reduce your message size",
-    // Bedrock, xAI, Moonshot, GLM, DashScope.
-    "input is too long for requested model",
-    "maximum prompt length is",
-    "exceeded model token limit",
-    "prompt exceeds max length",
-    "range of input length should be",
-];
-
-const FILTER: &[&str] = &[
-    "content_filter",
-    "content_policy_violation",
-    "content filtering policy",
-    "responsibleaipolicyviolation",
-    "flagged_input",
-];
-
-/// Money or a long quota is spent: asking again brings nothing until somebody or a date changes it.
-const QUOTA: &[&str] = &[
-    "insufficient_quota",
-    "exceeded_current_quota",
-    "exceeded your current quota",
-    "billing_hard_limit",
-    "billing_not_active",
-    "billing_error",
-    "check your plan and billing",
-    "credit balance is too low",
-    "insufficient balance",
-    "insufficient_balance",
-    "insufficient credits",
-    "insufficient funds",
-    "payment required",
-    "account is not active",
-    "余额不足",
-    "perday",
-    "daily quota",
-    "daily limit",
-    "monthly quota",
-    "monthly usage limit",
-    "monthly limit",
-    "weekly limit",
-    "specified api usage limits",
-];
 
 /// One line of at most [`DETAIL_CHARS_MAX`] characters, without anything that a terminal or a page would obey.
 fn shown(text: &str) -> String {

@@ -18,7 +18,7 @@ const FLOOR_MS: u64 = 1_000;
 #[must_use]
 pub fn wait(headers: &HeaderMap, received_at: SystemTime) -> Option<Wait> {
     let now = headers.get(http::header::DATE).and_then(text).and_then(date).unwrap_or(received_at);
-    let named = headers.get_all("retry-after-ms").iter().map(|value| number(value, 1.0).unwrap_or(INVALID));
+    let named = headers.get_all("retry-after-ms").iter().map(|value| number(value, 1).unwrap_or(INVALID));
     let named = named.chain(headers.get_all(http::header::RETRY_AFTER).iter().map(|value| retry_after(value, now)));
     let named = named.chain(exhausted(headers).map(|value| reset(value, now)));
     named.max_by_key(|wait| match wait {
@@ -48,7 +48,7 @@ fn text(value: &HeaderValue) -> Option<&str> {
 }
 
 fn retry_after(value: &HeaderValue, now: SystemTime) -> Wait {
-    if let Some(wait) = number(value, 1_000.0) {
+    if let Some(wait) = number(value, 1_000) {
         return wait;
     }
     text(value).and_then(date).map_or(INVALID, |instant| until(instant, now))
@@ -60,28 +60,36 @@ fn date(text: &str) -> Option<SystemTime> {
 }
 
 /// A number of units of `unit_ms`, rounded up to whole ones; `None` for what is no number or below zero.
-fn number(value: &HeaderValue, unit_ms: f64) -> Option<Wait> {
+fn number(value: &HeaderValue, unit_ms: u32) -> Option<Wait> {
     let text = text(value)?;
+    if let Ok(whole) = text.parse::<u64>() {
+        return Some(exact(u128::from(whole) * u128::from(unit_ms)));
+    }
     // Rust reads "inf" and "nan" as numbers; a header that says so says nothing.
-    if !text.starts_with(|first: char| first.is_ascii_digit() || matches!(first, '.' | '+' | '-')) {
+    if !text.contains(|c: char| c.is_ascii_digit()) {
         return None;
     }
     let number: f64 = text.parse().ok()?;
-    if !text.contains(|c: char| c.is_ascii_digit()) || number.is_nan() || number < 0.0 {
-        return None;
-    }
-    Some(milliseconds(number.ceil() * unit_ms))
+    // Digits without end are a number too large, not infinity.
+    if number < 0.0 { None } else { Some(milliseconds(number.ceil() * f64::from(unit_ms))) }
 }
 
 /// Never clipped: what no i64 of milliseconds can hold is "until reset".
+fn exact(ms: u128) -> Wait {
+    match i64::try_from(ms) {
+        Ok(ms) => Wait::For(ms.unsigned_abs().max(FLOOR_MS)),
+        Err(_) => Wait::UntilReset,
+    }
+}
+
+/// A float becomes a whole number, its own noise (a billionth of a second) not rounded up; beyond u128 it saturates.
 fn milliseconds(ms: f64) -> Wait {
-    // 2^63 as a float is exact; anything below it fits. A billionth of a second is the float's own noise.
-    if ms >= i64::MAX as f64 { Wait::UntilReset } else { Wait::For(((ms - 1e-6).ceil() as u64).max(FLOOR_MS)) }
+    exact((ms - 1e-6).ceil() as u128)
 }
 
 fn until(instant: SystemTime, now: SystemTime) -> Wait {
     let ahead = instant.duration_since(now).unwrap_or(Duration::ZERO);
-    milliseconds(ahead.as_secs_f64() * 1_000.0)
+    exact(ahead.as_nanos().div_ceil(1_000_000))
 }
 
 /// The reset headers of those buckets of which nothing is left.
@@ -190,7 +198,8 @@ mod tests {
         check("not ASCII", "五", seconds(60));
         check("24 days are not clipped", "2073600", seconds(2_073_600));
         check("a century is not clipped", "3153600000", seconds(3_153_600_000));
-        check("the last that fits", "9223372036854774", seconds(9_223_372_036_854_774));
+        check("the last that fits", "9223372036854775", seconds(9_223_372_036_854_775));
+        check("a float too large", "9223372036854775808.5", Some(Wait::UntilReset));
         check("too large for i64", "9223372036854775808", Some(Wait::UntilReset));
         check("too large for a float", &"9".repeat(400), Some(Wait::UntilReset));
     }
@@ -204,7 +213,7 @@ mod tests {
         at("past", "Fri, 15 May 2020 15:34:21 GMT", seconds(1));
         at("the same instant", "Fri, 15 May 2026 15:34:21 GMT", seconds(1));
         at("no such day", "Fri, 32 May 2026 15:34:21 GMT", seconds(60));
-        at("the end of days is not clipped", "Fri, 31 Dec 9999 23:59:59 GMT", seconds(251_623_427_138));
+        at("the end of days is not clipped", "Fri, 31 Dec 9999 23:59:59 GMT", seconds(251_623_441_538));
         let ahead = ("retry-after", "Fri, 15 May 2026 15:35:21 GMT");
         check("counted from the provider's clock", &[("date", "Fri, 15 May 2026 15:35:01 GMT"), ahead], seconds(20));
         check("without Date from ours", &[ahead], seconds(60));

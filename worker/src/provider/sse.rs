@@ -64,7 +64,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Takes bytes as they arrived. Read [`Decoder::next`] to its `None` before the next push.
+    /// Takes bytes as they arrived. Read [`Decoder::poll`] to its `None` before the next push.
     pub fn push(&mut self, chunk: Bytes) {
         self.since_event = self.since_event.saturating_add(chunk.len());
         let chunk = self.valid(chunk);
@@ -81,7 +81,7 @@ impl Decoder {
     }
 
     /// The next complete event; `None` when more bytes are needed.
-    pub fn next(&mut self) -> Result<Option<Event>, SseError> {
+    pub fn poll(&mut self) -> Result<Option<Event>, SseError> {
         let mut context = Context::from_waker(Waker::noop());
         loop {
             match Pin::new(&mut self.events).poll_next(&mut context) {
@@ -143,7 +143,7 @@ mod tests {
         let mut decoder = Decoder::default();
         let mut events = Vec::new();
         let mut read = |decoder: &mut Decoder| {
-            while let Some(event) = decoder.next().expect("valid") {
+            while let Some(event) = decoder.poll().expect("valid") {
                 events.push((event.name, event.data));
             }
         };
@@ -185,12 +185,12 @@ mod tests {
         let chunk = Bytes::from(vec![b'x'; 1024 * 1024]);
         decoder.push(Bytes::from_static(b"data: "));
         for _ in 0..EVENT_BYTES_MAX / chunk.len() {
-            match decoder.next() {
+            match decoder.poll() {
                 Ok(None) => decoder.push(chunk.clone()),
                 other => panic!("too early: {other:?}"),
             }
         }
-        assert!(matches!(decoder.next(), Err(SseError::TooLarge)));
+        assert!(matches!(decoder.poll(), Err(SseError::TooLarge)));
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
         let event = format!("data: {}\n\n", "x".repeat(1024));
         decoder.push(event.repeat(2 * EVENT_BYTES_MAX / event.len()).into());
         let mut count = 0;
-        while decoder.next().expect("within bounds").is_some() {
+        while decoder.poll().expect("within bounds").is_some() {
             count += 1;
         }
         assert_eq!(count, 2 * EVENT_BYTES_MAX / event.len());

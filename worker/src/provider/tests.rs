@@ -1,1 +1,357 @@
+//! [`attempt`] against real sockets that misbehave. A server here plays one connection and tells what it was sent.
 
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use ukai_protocol::lease::{AnswerClass, Timeouts, Wire};
+use ukai_protocol::message::{Args, Message};
+use ukai_protocol::secret::Secret;
+
+use super::*;
+use bytes::Bytes;
+use std::time::Duration;
+use tokio::time::timeout;
+use ukai_protocol::lease::Wait;
+
+const KEY: &str = "sk-very-secret";
+const PARALLEL: &str = include_str!("../../testdata/openai/parallel.sse");
+/// What a test waits for a clock that must run out: short, and long enough not to run out by itself under load.
+const SHORT_MS: u64 = 300;
+
+/// What the server does once it has read the request.
+enum Act {
+    Write(String),
+    Pause(Duration),
+    /// Holds the connection open until the client closes it.
+    Hang,
+    /// Closes with a reset.
+    Reset,
+}
+
+struct Server {
+    url: String,
+    /// Everything that the client sent, all connections in a row.
+    received: JoinHandle<String>,
+}
+
+async fn serve(acts: Vec<Act>) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let url = format!("http://{}/v1", listener.local_addr().expect("address"));
+    let received = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.expect("a client");
+        let mut received = read_request(&mut socket).await;
+        for act in acts {
+            match act {
+                Act::Write(text) => {
+                    if socket.write_all(text.as_bytes()).await.is_err() {
+                        break;
+                    }
+                }
+                Act::Pause(time) => tokio::time::sleep(time).await,
+                Act::Hang => {
+                    let mut rest = [0; 64];
+                    let _ = socket.read(&mut rest).await;
+                }
+                Act::Reset => {
+                    let socket = socket.into_std().expect("a socket");
+                    rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO)).expect("set");
+                    return received;
+                }
+            }
+        }
+        drop(socket);
+        // A second request of one attempt would arrive now.
+        if let Ok(Ok((mut socket, _))) = timeout(Duration::from_millis(100), listener.accept()).await {
+            received.push_str("\nSECOND CONNECTION\n");
+            received.push_str(&read_request(&mut socket).await);
+        }
+        received
+    });
+    Server { url, received }
+}
+
+async fn read_request(socket: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length =
+                head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            if body.len() >= length.unwrap_or(0) {
+                return text;
+            }
+        }
+        match socket.read(&mut buffer).await {
+            Ok(0) | Err(_) => return text,
+            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+        }
+    }
+}
+
+fn head(status: &str, headers: &str) -> String {
+    format!("HTTP/1.1 {status}\r\nconnection: close\r\n{headers}\r\n")
+}
+
+fn stream_head() -> Act {
+    Act::Write(head("200 OK", "content-type: text/event-stream\r\n"))
+}
+
+fn write(text: &str) -> Act {
+    Act::Write(text.to_owned())
+}
+
+struct Asked {
+    result: Result<Answered, Failure>,
+    received: String,
+    text: String,
+    bytes: usize,
+}
+
+fn grant(url: String, timeouts: Timeouts) -> Grant {
+    Grant {
+        lease: 1,
+        generation: 1,
+        provider: "lab".into(),
+        account: "lab".into(),
+        wire: Wire::Openai,
+        url,
+        model: "m".into(),
+        key: Some(Secret::new(KEY.into())),
+        timeouts,
+        context_window: 1_000,
+        max_output: 100,
+        prices: None,
+    }
+}
+
+async fn ask_with(acts: Vec<Act>, timeouts: Timeouts, cancel: CancellationToken) -> Asked {
+    let server = serve(acts).await;
+    let http = Http::with_roots(None).expect("built");
+    let grant = grant(server.url, timeouts);
+    let messages = [Message::User { text: "hello".into() }];
+    let request = Request { model: "m", system: None, messages: &messages, tools: &[], max_output: 100 };
+    let (mut text, mut bytes) = (String::new(), 0);
+    let on_progress = |progress: Progress<'_>| match progress {
+        Progress::Text(piece) => text.push_str(piece),
+        Progress::Bytes(count) => bytes += count,
+    };
+    let result = attempt(&http, &grant, request, &HashSet::new(), on_progress, cancel).await;
+    drop(http);
+    let received = server.received.await.expect("the server ends");
+    assert!(!format!("{result:?}").contains(KEY), "the key is in {result:?}");
+    assert!(!received.contains("SECOND"), "one attempt is one request: {received}");
+    Asked { result, received, text, bytes }
+}
+
+async fn ask(acts: Vec<Act>) -> Asked {
+    ask_with(acts, Timeouts::default(), CancellationToken::new()).await
+}
+
+async fn check_failure(quirk: &str, acts: Vec<Act>, class: AnswerClass, signature: &str) -> Failure {
+    let failure = ask(acts).await.result.expect_err(quirk);
+    assert_eq!((failure.class, failure.signature.as_str()), (class, signature), "{quirk}: {failure:?}");
+    assert!(failure.detail.starts_with("lab: "), "{}", failure.detail);
+    failure
+}
+
+#[tokio::test]
+async fn a_reply_streams() {
+    let asked = ask(vec![stream_head(), write(PARALLEL)]).await;
+    let answered = asked.result.expect("a reply");
+    assert_eq!(asked.text, "I will look 鵜");
+    assert_eq!(answered.reply.calls.len(), 2);
+    assert_eq!(answered.usage, Usage { input: 100, cached: 64, output: 20, estimated: false });
+    assert_eq!(asked.bytes, PARALLEL.len());
+    assert!(asked.received.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{}", asked.received);
+    assert!(asked.received.contains(&format!("authorization: Bearer {KEY}\r\n")));
+}
+
+#[tokio::test]
+async fn bytes_come_one_by_one() {
+    let mut acts = vec![stream_head()];
+    for byte in PARALLEL.split_inclusive(|_: char| true) {
+        acts.push(write(byte));
+    }
+    let asked = ask(acts).await;
+    assert_eq!((asked.text.as_str(), asked.result.expect("a reply").reply.calls.len()), ("I will look 鵜", 2));
+}
+
+#[tokio::test]
+async fn usage_that_is_not_reported_is_estimated() {
+    let stream = "data: {\"choices\":[{\"delta\":{\"content\":\"12345678\"},\"finish_reason\":\"stop\"}]}\n\n";
+    let usage = ask(vec![stream_head(), write(stream)]).await.result.expect("a reply").usage;
+    assert!(usage.estimated && usage.output == 2 && usage.input > 20, "{usage:?}");
+}
+
+#[tokio::test]
+async fn a_whole_body_is_a_reply() {
+    let body = json!({"choices": [{"message": {"content": "hi", "tool_calls": [
+        {"id": "a", "function": {"name": "Read", "arguments": "{}"}}]}, "finish_reason": "tool_calls"}]});
+    for content_type in ["application/json", "text/event-stream", ""] {
+        let headers = format!("content-type: {content_type}\r\n");
+        let asked = ask(vec![Act::Write(head("200 OK", &headers) + "\n " + &body.to_string())]).await;
+        let reply = asked.result.expect("a reply").reply;
+        assert_eq!((reply.text.as_str(), asked.text.as_str()), ("hi", "hi"), "{content_type}");
+        assert!(matches!(reply.calls[0].args, Args::Whole(_)));
+    }
+}
+
+#[tokio::test]
+async fn a_stream_under_another_name_is_one() {
+    let asked = ask(vec![Act::Write(head("200 OK", "content-type: text/plain\r\n")), write(PARALLEL)]).await;
+    assert_eq!(asked.result.expect("a reply").reply.calls.len(), 2);
+}
+
+#[tokio::test]
+async fn what_breaks_is_unavailable() {
+    use AnswerClass::Unavailable;
+    let first = PARALLEL.split_inclusive("\n\n").take(3).collect::<String>();
+    check_failure("cut, closed properly", vec![stream_head(), write(&first)], Unavailable, "stream:cut").await;
+    let short = Act::Write(head("200 OK", "content-type: text/event-stream\r\ncontent-length: 9999\r\n"));
+    check_failure("cut short of its length", vec![short, write(&first)], Unavailable, "stream:broken").await;
+    check_failure("reset", vec![stream_head(), write(&first), Act::Reset], Unavailable, "reset").await;
+    check_failure("closed without a word", vec![], Unavailable, "stream:broken").await;
+    check_failure("no HTTP", vec![write("SSH-2.0-OpenSSH\r\n\r\n")], Unavailable, "stream:broken").await;
+    check_failure("nothing in a 200", vec![stream_head()], Unavailable, "stream:cut").await;
+    let page = Act::Write(head("200 OK", "content-type: text/html\r\n") + "<html>login</html>");
+    check_failure("a page", vec![page], Unavailable, "stream:none").await;
+    let error = write("data: {\"error\":{\"message\":\"boom\",\"type\":\"server_error\"}}\n\n");
+    let error = vec![stream_head(), write(&first), error, Act::Hang];
+    check_failure("an error event", error, Unavailable, "stream type=server_error").await;
+}
+
+#[tokio::test]
+async fn a_break_after_the_end_is_no_failure() {
+    let said: String = PARALLEL.split_inclusive("\n\n").filter(|event| !event.contains("DONE")).collect();
+    let short = || Act::Write(head("200 OK", "content-type: text/event-stream\r\ncontent-length: 9999\r\n"));
+    assert_eq!(ask(vec![short(), write(&said)]).await.result.expect("a reply").reply.calls.len(), 2);
+    let asked = ask(vec![short(), write(PARALLEL), Act::Hang]).await;
+    assert_eq!(asked.result.expect("a reply").reply.calls.len(), 2, "the last event is not waited beyond");
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_with_its_headers() {
+    let body = r#"{"error":{"message":"slow down sk-very-secret","code":"rate_limit_exceeded"}}"#;
+    let headers = "retry-after: 17\r\nx-ratelimit-remaining-requests: 3\r\n";
+    let acts = vec![Act::Write(head("429 Too Many Requests", headers) + body)];
+    let failure = check_failure("429", acts, AnswerClass::RateLimited, "http:429 code=rate_limit_exceeded").await;
+    assert_eq!((failure.wait, failure.limits_seen.requests_left), (Some(Wait::For(17_000)), Some(3)));
+    assert_eq!(failure.detail, "lab: HTTP 429: slow down [key]");
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let acts = vec![Act::Write(head("307 Temporary Redirect", "location: http://127.0.0.1:1/v1/chat\r\n"))];
+    let failure = check_failure("307", acts, AnswerClass::Unavailable, "http:307").await;
+    assert!(failure.detail.contains("`127.0.0.1:1`"), "{}", failure.detail);
+}
+
+#[tokio::test]
+async fn each_clock_runs_out() {
+    let ping = ": ping\n\n";
+    let content = "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n";
+    let pings = || {
+        let mut acts = vec![stream_head()];
+        for _ in 0..20 {
+            acts.extend([write(ping), Act::Pause(Duration::from_millis(SHORT_MS / 6))]);
+        }
+        acts
+    };
+    let (long, short) = (60_000, SHORT_MS);
+    #[rustfmt::skip]
+    let cases = [
+        ("silence before the headers", vec![Act::Hang], short, long, "timeout:first_content"),
+        ("silence after the headers", vec![stream_head(), Act::Hang], short, long, "timeout:first_content"),
+        ("pings are no content", pings(), short, long, "timeout:first_content"),
+        ("silence after content", vec![stream_head(), write(content), Act::Hang], long, short, "timeout:idle"),
+        ("silence after a ping", vec![stream_head(), write(ping), Act::Hang], long, short, "timeout:idle"),
+    ];
+    for (quirk, acts, first_content_ms, idle_ms, signature) in cases {
+        let timeouts = Timeouts { connect_ms: long, first_content_ms, idle_ms };
+        let failure = ask_with(acts, timeouts, CancellationToken::new()).await.result.expect_err(quirk);
+        assert_eq!((failure.class, failure.signature.as_str()), (AnswerClass::Timeout, signature), "{quirk}");
+    }
+}
+
+#[tokio::test]
+async fn pings_keep_a_stream_alive_and_content_stops_its_clock() {
+    let mut acts = vec![stream_head(), write("data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n")];
+    for _ in 0..12 {
+        acts.extend([write(": ping\n\n"), Act::Pause(Duration::from_millis(SHORT_MS / 6))]);
+    }
+    acts.push(write("data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"));
+    let timeouts = Timeouts { connect_ms: 60_000, first_content_ms: SHORT_MS, idle_ms: SHORT_MS };
+    let asked = ask_with(acts, timeouts, CancellationToken::new()).await;
+    assert_eq!(asked.result.expect("a reply").reply.text, "x");
+}
+
+#[tokio::test]
+async fn cancelling_drops_the_connection() {
+    let cancel = CancellationToken::new();
+    let trigger = cancel.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        trigger.cancel();
+    });
+    // The server's hang ends only when the client closes; the test would not.
+    let asked = ask_with(vec![stream_head(), Act::Hang], Timeouts::default(), cancel).await;
+    assert_eq!(asked.result.expect_err("cancelled").class, AnswerClass::Withdrawn);
+}
+
+/// A listener that takes no connection any more: the kernel drops what comes once its queue is full.
+async fn full_listener() -> (tokio::net::TcpListener, Vec<TcpStream>) {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
+    let listener = socket.listen(1).expect("listening");
+    let address = listener.local_addr().expect("address");
+    let mut waiting = Vec::new();
+    while let Ok(connected) = timeout(Duration::from_millis(SHORT_MS), TcpStream::connect(address)).await {
+        waiting.push(connected.expect("queued"));
+        assert!(waiting.len() < 100, "the queue never fills");
+    }
+    (listener, waiting)
+}
+
+#[tokio::test]
+async fn a_connection_that_is_never_taken_is_a_timeout() {
+    let (listener, _waiting) = full_listener().await;
+    let url = format!("http://{}/", listener.local_addr().expect("address"));
+    let connect_timeout = Duration::from_millis(SHORT_MS);
+    let post = Post { url: &url, headers: ::http::HeaderMap::new(), body: Bytes::new(), connect_timeout };
+    let error = Http::with_roots(None).expect("built").post(post).await.expect_err("nobody is there");
+    let failure = Failure::transport(&error, connect_timeout);
+    assert_eq!((failure.class, failure.signature.as_str()), (AnswerClass::Timeout, "timeout:connect"), "{error}");
+}
+
+#[tokio::test]
+async fn a_connection_serves_the_next_step() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let url = format!("http://{}/v1", listener.local_addr().expect("address"));
+    let server = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.expect("a client");
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n", PARALLEL.len());
+        for _ in 0..2 {
+            assert!(read_request(&mut socket).await.starts_with("POST"), "the same connection is used again");
+            socket.write_all((head.clone() + PARALLEL).as_bytes()).await.expect("written");
+        }
+    });
+    let http = Http::with_roots(None).expect("built");
+    let used = HashSet::new();
+    for _ in 0..2 {
+        let grant = grant(url.clone(), Timeouts::default());
+        let request = Request { model: "m", system: None, messages: &[], tools: &[], max_output: 0 };
+        let asked = attempt(&http, &grant, request, &used, |_| {}, CancellationToken::new());
+        asked.await.expect("a reply");
+    }
+    server.await.expect("both came on one connection");
+}
+
+/// Compiles only while the future can move between threads, as actors ask of it.
+#[allow(dead_code)]
+fn is_send<'a>(http: &'a Http, grant: &'a Grant, used: &'a HashSet<String>) -> impl Future + Send + use<'a> {
+    let request = Request { model: "m", system: None, messages: &[], tools: &[], max_output: 0 };
+    attempt(http, grant, request, used, |_| {}, CancellationToken::new())
+}

@@ -54,8 +54,9 @@ mod tests {
         let long = "x".repeat(80);
         let cut = "x".repeat(64);
         let suffixed = format!("{}-2", "x".repeat(62));
+        type Case<'a> = (&'a str, &'a [&'a str], &'a [Option<&'a str>], &'a [&'a str]);
         #[rustfmt::skip]
-        let cases: [(&str, &[&str], &[Option<&str>], &[&str]); 9] = [
+        let cases: [Case<'_>; 9] = [
             ("kept", &[], &[Some("call_1")], &["call_1"]),
             ("missing, empty, blank", &[], &[None, Some(""), Some(" ")], &["new-1", "new-2", "new-3"]),
             ("twice in one reply", &[], &[Some("a"), Some("a"), Some("a")], &["a", "a-2", "a-3"]),

@@ -1,0 +1,216 @@
+//! The body of an answer, read under its clocks into a reply.
+//!
+//! What kind of body it is, is seen by its first byte: servers name streams `text/plain` and answer a request for a stream
+//! with one JSON object (spec §5: that is a reply). Bytes are pulled one chunk at a time; nothing is read ahead.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::classify::{Clock, Failure};
+use super::wire::draft::REPLY_BYTES_MAX;
+use super::wire::{Assembler, Delta, Trouble};
+use super::{Progress, sse};
+use crate::http::{Answer, TransportError};
+
+/// Of a refusal only its beginning is read: the error stands there, a page of a proxy has no end.
+const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+/// A whole JSON body spells a reply with escapes around it.
+const BODY_BYTES_MAX: usize = 2 * REPLY_BYTES_MAX;
+/// The status has said most of it already.
+const REFUSAL_DEADLINE: Duration = Duration::from_secs(5);
+/// After the last event only the body's end is due; it comes at once, or the connection is not worth keeping.
+const DRAIN_DEADLINE: Duration = Duration::from_millis(50);
+/// Usage and the last event follow the finish reason at once, where they follow at all.
+const GOODBYE: Duration = Duration::from_secs(5);
+
+/// As much of a refusal's body as comes in time.
+pub(super) async fn refusal(answer: &mut Answer) -> String {
+    let mut bytes = Vec::new();
+    let read = async {
+        while bytes.len() < REFUSAL_BYTES_MAX {
+            match answer.chunk().await {
+                Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
+                Ok(None) | Err(_) => break,
+            }
+        }
+    };
+    // Late or broken, what came is what there is; the status stands.
+    let _ = timeout(REFUSAL_DEADLINE, read).await;
+    bytes.truncate(REFUSAL_BYTES_MAX);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A 200's body under both clocks.
+///
+/// The idle clock starts with the first byte of the body: until then, a server that reads a long prompt has nothing to
+/// send, and the clock for the first content is the one that knows how long that may take.
+pub(super) struct Body {
+    answer: Answer,
+    idle: Duration,
+    first_content: Duration,
+    /// Until the first content came.
+    content_deadline: Option<Instant>,
+    last_byte: Option<Instant>,
+}
+
+enum Silence {
+    Clock(Clock, Duration),
+    Transport(TransportError),
+}
+
+impl From<Silence> for Failure {
+    fn from(silence: Silence) -> Self {
+        match silence {
+            Silence::Clock(clock, after) => Failure::timed_out(clock, after),
+            Silence::Transport(error) => Failure::transport(&error, Duration::ZERO),
+        }
+    }
+}
+
+impl Body {
+    /// `content_deadline`: when the first content is due, `first_content` after the request began.
+    pub(super) fn new(answer: Answer, content_deadline: Instant, first_content: Duration, idle: Duration) -> Self {
+        Body { answer, idle, first_content, content_deadline: Some(content_deadline), last_byte: None }
+    }
+
+    /// Reads the reply into `assembler`, whichever shape it comes in.
+    pub(super) async fn read<F>(&mut self, assembler: Assembler, on_progress: &mut F) -> Result<Assembler, Failure>
+    where
+        F: FnMut(Progress<'_>) + Send,
+    {
+        let content_type = self.answer.headers.get(::http::header::CONTENT_TYPE);
+        let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default().to_lowercase();
+        loop {
+            let Some(chunk) = self.chunk().await? else { return Err(Failure::trouble(&Trouble::Cut)) };
+            on_progress(Progress::Bytes(chunk.len()));
+            let beginning = chunk.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&chunk);
+            let Some(first) = beginning.iter().find(|byte| !byte.is_ascii_whitespace()) else { continue };
+            return match shape(*first, &content_type) {
+                Shape::Json => whole(self, chunk, assembler, on_progress).await,
+                Shape::Events => stream(self, chunk, assembler, on_progress).await,
+                Shape::Neither => Err(Failure::no_stream(&content_type)),
+            };
+        }
+    }
+
+    async fn chunk(&mut self) -> Result<Option<Bytes>, Silence> {
+        let idle = self.last_byte.map(|last| (last + self.idle, Clock::Idle, self.idle));
+        let content = self.content_deadline.map(|at| (at, Clock::FirstContent, self.first_content));
+        let next = self.answer.chunk();
+        let Some((at, clock, after)) = idle.into_iter().chain(content).min_by_key(|(at, ..)| *at) else {
+            return next.await.map_err(Silence::Transport);
+        };
+        match timeout_at(at, next).await {
+            Ok(chunk) => {
+                self.last_byte = Some(Instant::now());
+                chunk.map_err(Silence::Transport)
+            }
+            Err(_) => Err(Silence::Clock(clock, after)),
+        }
+    }
+}
+
+/// What kind of body this is, by its first byte that is not blank: content types are often wrong.
+enum Shape {
+    Json,
+    Events,
+    Neither,
+}
+
+fn shape(first: u8, content_type: &str) -> Shape {
+    match first {
+        b'{' => Shape::Json,
+        _ if content_type.contains("event-stream") => Shape::Events,
+        // data, event, id, retry, a comment: the beginnings of an event stream's lines.
+        b'd' | b'e' | b'i' | b'r' | b':' => Shape::Events,
+        _ => Shape::Neither,
+    }
+}
+
+async fn whole<F>(
+    body: &mut Body,
+    first: Bytes,
+    mut assembler: Assembler,
+    on_progress: &mut F,
+) -> Result<Assembler, Failure>
+where
+    F: FnMut(Progress<'_>) + Send,
+{
+    // A body is the content.
+    body.content_deadline = None;
+    let mut bytes = first.to_vec();
+    while let Some(chunk) = body.chunk().await? {
+        on_progress(Progress::Bytes(chunk.len()));
+        bytes.extend_from_slice(&chunk);
+        if bytes.len() > BODY_BYTES_MAX {
+            return Err(Failure::trouble(&Trouble::TooLarge));
+        }
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let delta = assembler.whole(text.trim_start_matches('\u{FEFF}')).map_err(|trouble| Failure::trouble(&trouble))?;
+    show(&delta, on_progress);
+    Ok(assembler)
+}
+
+async fn stream<F>(
+    body: &mut Body,
+    first: Bytes,
+    mut assembler: Assembler,
+    on_progress: &mut F,
+) -> Result<Assembler, Failure>
+where
+    F: FnMut(Progress<'_>) + Send,
+{
+    let mut decoder = sse::Decoder::default();
+    let mut chunk = Some(first);
+    loop {
+        let ended = chunk.is_none();
+        match chunk {
+            Some(bytes) => decoder.push(bytes),
+            None => decoder.end(),
+        }
+        loop {
+            let event = decoder.poll().map_err(|error| Failure::trouble(&Trouble::Unreadable(error.to_string())))?;
+            let Some(event) = event else { break };
+            let delta = assembler.event(&event.name, &event.data).map_err(|trouble| Failure::trouble(&trouble))?;
+            if delta.content {
+                body.content_deadline = None;
+            }
+            show(&delta, on_progress);
+            if assembler.may_end() {
+                body.idle = body.idle.min(GOODBYE);
+            }
+            if assembler.is_done() {
+                drain(body).await;
+                return Ok(assembler);
+            }
+        }
+        if ended {
+            return Ok(assembler);
+        }
+        chunk = match body.chunk().await {
+            Ok(chunk) => chunk,
+            // All was said; only the goodbye is missing.
+            Err(_) if assembler.may_end() => return Ok(assembler),
+            Err(silence) => return Err(silence.into()),
+        };
+        if let Some(chunk) = &chunk {
+            on_progress(Progress::Bytes(chunk.len()));
+        }
+    }
+}
+
+fn show<F: FnMut(Progress<'_>)>(delta: &Delta, on_progress: &mut F) {
+    if !delta.text.is_empty() {
+        on_progress(Progress::Text(&delta.text));
+    }
+}
+
+/// Reads to the end of the body, so that the connection serves the next step; one that goes on is dropped instead.
+async fn drain(body: &mut Body) {
+    let end = async { while let Ok(Some(_)) = body.answer.chunk().await {} };
+    // Nothing is owed any more: in time or not, the reply is complete.
+    let _ = timeout(DRAIN_DEADLINE, end).await;
+}
