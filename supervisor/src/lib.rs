@@ -1,3 +1,5 @@
+pub mod settings;
+
 pub fn main() -> std::process::ExitCode {
     std::process::ExitCode::SUCCESS
 }
