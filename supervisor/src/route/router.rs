@@ -1,8 +1,8 @@
 //! The simplest router that honours the lease: one attempt per grant, and every ask is granted, refused or withdrawn.
 //!
 //! For each call it remembers how often which provider was tried. It stays with a provider for two attempts while
-//! another may be asked, goes to at most two others per call, and comes back to nobody that it left unless nobody else
-//! is left. How long an account may not be asked is [`Account`]'s business, and its word is obeyed to the instant.
+//! another may be asked, goes to at most two others per call, and comes back to one that it left only when the one it
+//! went to cannot be asked. How long an account may not be asked is [`Account`]'s business, and its word is obeyed to the instant.
 //!
 //! A job has at most one ask or one lease at a time, so all that is kept is bounded by the number of workers.
 
@@ -326,7 +326,14 @@ impl Router {
         let fresh = |index: usize| {
             call.tried.get(&index).is_none_or(|tried| !tried.left && tried.attempts < ATTEMPTS_WITH_ALTERNATIVE_MAX)
         };
-        let worn = |index: usize| call.tried.get(&index).is_none_or(|tried| tried.attempts < ATTEMPTS_ALONE_MAX);
+        // Back to one that was left only if the current one cannot be asked: no flipping between two.
+        let current_away = call.current.is_some_and(|current| !reachable.iter().any(|(index, _)| *index == current));
+        let worn = |index: usize| {
+            call.tried.get(&index).is_none_or(|tried| {
+                let back = call.current != Some(index) && tried.left;
+                tried.attempts < ATTEMPTS_ALONE_MAX && (!back || current_away)
+            })
+        };
         let allowed =
             |index: usize| call.current.is_none_or(|current| current == index) || call.switches < FALLBACKS_MAX;
         let chosen = first(&reachable, call.current, |index| fresh(index) && allowed(index))

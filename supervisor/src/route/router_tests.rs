@@ -198,6 +198,17 @@ fn two_attempts_while_another_may_be_asked_five_when_not_two_fallbacks_then_the_
 }
 
 #[test]
+fn who_was_left_is_asked_again_only_when_the_other_cannot_be() {
+    let mut bench = Bench::of(&["a", "b"]);
+    bench.ask(1, 1);
+    bench.report(1, AnswerClass::Timeout, None);
+    assert_eq!(bench.ask(1, 1), ["b"]);
+    bench.report(1, AnswerClass::Closed, None);
+    assert_eq!(bench.ask(1, 1), ["Backoff Some(1000)"]);
+    assert_eq!(bench.after(SECOND), ["a"]);
+}
+
+#[test]
 fn a_new_call_begins_anew() {
     let mut bench = Bench::of(&["a", "b"]);
     bench.ask(1, 1);
