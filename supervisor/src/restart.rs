@@ -65,6 +65,8 @@ pub enum Verdict {
 #[derive(Clone, Debug, Default)]
 pub struct Restarts {
     deaths_in_a_row: u32,
+    /// Processes that never began: they leave no `Started` for the fold to count.
+    unstarted: u32,
 }
 
 impl Restarts {
@@ -72,16 +74,21 @@ impl Restarts {
     /// start together.
     pub fn died(&mut self, death: &Death<'_>, jitter: f64) -> Verdict {
         let progressed = death.fruitless_starts == 0;
+        match death.exit {
+            Exit::NotStarted(_) => self.unstarted = self.unstarted.saturating_add(1),
+            _ if progressed => self.unstarted = 0,
+            _ => {}
+        }
+        let fruitless = death.fruitless_starts.saturating_add(self.unstarted);
         if let Exit::Code(code) = death.exit
             && NEVER_RETRIED.contains(code)
         {
             let detail = format!("the worker said with exit {code} that trying again is of no use{}", said(death));
             return Verdict::GiveUp(Cause::new(CauseKind::Internal, detail));
         }
-        if death.fruitless_starts >= FRUITLESS_STARTS_MAX {
+        if fruitless >= FRUITLESS_STARTS_MAX {
             let detail = format!(
-                "{} starts in a row brought no new event; the last ended: {}{}",
-                death.fruitless_starts,
+                "{fruitless} starts in a row brought no new event; the last ended: {}{}",
                 death.exit,
                 said(death)
             );
@@ -206,6 +213,14 @@ mod tests {
         let Verdict::GiveUp(cause) = restarts.died(&death(&exit, 5, 0), 0.5) else { panic!("a sixth start") };
         assert_eq!(cause.kind, CauseKind::CrashLoop);
         assert!(cause.detail.contains("boom") && cause.detail.contains("exit 101"), "{}", cause.detail);
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_started_is_not_tried_for_ever() {
+        let exit = Exit::NotStarted("no such file".into());
+        let mut restarts = Restarts::default();
+        let tries = (1..).take_while(|_| matches!(restarts.died(&death(&exit, 0, 0), 0.0), Verdict::Again { .. }));
+        assert_eq!(tries.count(), 4);
     }
 
     #[test]
