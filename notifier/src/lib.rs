@@ -21,15 +21,37 @@ pub const ALERTS_MAX: usize = 1_024;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Alert {
-    JobAborted { job: JobId, name: String, cause: Cause },
+    JobAborted {
+        job: JobId,
+        name: String,
+        cause: Cause,
+    },
     /// A person should look at it.
-    Attention { job: JobId, name: String, why: String },
-    CrashLoop { job: JobId, starts: u32, detail: String },
+    Attention {
+        job: JobId,
+        name: String,
+        why: String,
+    },
+    CrashLoop {
+        job: JobId,
+        starts: u32,
+        detail: String,
+    },
     /// Its files cannot be believed or read.
-    Quarantined { job: JobId, why: String },
+    Refused {
+        job: JobId,
+        why: String,
+    },
     /// Too many jobs crashed at once.
-    StartsPaused { pause: Duration },
-    LimitNear { job: JobId, limit: Limit, used: f64, max: f64 },
+    StartsPaused {
+        pause: Duration,
+    },
+    LimitNear {
+        job: JobId,
+        limit: Limit,
+        used: f64,
+        max: f64,
+    },
 }
 
 impl Alert {
@@ -48,7 +70,7 @@ impl fmt::Display for Alert {
             }
             Alert::Attention { job, name, why } => write!(f, "{job} ({name}) needs attention: {why}"),
             Alert::CrashLoop { job, starts, detail } => write!(f, "{job} crashed {starts} times in a row: {detail}"),
-            Alert::Quarantined { job, why } => write!(f, "{job} cannot go on, its files were refused: {why}"),
+            Alert::Refused { job, why } => write!(f, "{job} cannot go on, its files were refused: {why}"),
             Alert::StartsPaused { pause } => {
                 write!(f, "many jobs crashed at once: no job is started for {} s", pause.as_secs())
             }

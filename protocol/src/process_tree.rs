@@ -82,7 +82,9 @@ fn descendants_of(roots: &[ProcessMark]) -> Vec<ProcessMark> {
 pub fn children_of(pid: u32) -> Vec<ProcessMark> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|child| process::stat(*child).is_some_and(|stat| stat.parent == pid)).filter_map(process::mark).collect()
+    pids.filter(|child| process::stat(*child).is_some_and(|stat| stat.parent == pid))
+        .filter_map(process::mark)
+        .collect()
 }
 
 fn signal(pid: u32, signal: Signal) {

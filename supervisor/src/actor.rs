@@ -9,7 +9,7 @@ mod lease;
 mod request;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
@@ -52,32 +52,71 @@ pub enum LeaseWord {
 
 pub enum Msg {
     // From clients.
-    Submit { jobs: Vec<JobSpec>, answer: Answer<Vec<JobId>> },
-    List { answer: Answer<Vec<JobRow>> },
-    Show { job: String, answer: Answer<(JobRow, JobResult)> },
-    Cancel { jobs: Selection, kind: CauseKind, answer: Answer<Vec<JobId>> },
+    Submit {
+        jobs: Vec<JobSpec>,
+        answer: Answer<Vec<JobId>>,
+    },
+    List {
+        answer: Answer<Vec<JobRow>>,
+    },
+    Show {
+        job: String,
+        answer: Answer<(JobRow, JobResult)>,
+    },
+    Cancel {
+        jobs: Selection,
+        kind: CauseKind,
+        answer: Answer<Vec<JobId>>,
+    },
     /// The ids that are meant, in the order of submission.
-    Resolve { jobs: Selection, answer: Answer<Vec<JobId>> },
-    Status { answer: Answer<ServerStatus> },
+    Resolve {
+        jobs: Selection,
+        answer: Answer<Vec<JobId>>,
+    },
+    Status {
+        answer: Answer<ServerStatus>,
+    },
 
     // From the store.
     /// Records of a job are durable: the fold of its log.
     Recorded(Arc<Appended>),
-    Created { batch: u64, id: JobId, result: Result<Arc<Appended>, StoreError> },
-    Wrote { job: JobId, what: Write, result: Result<(), StoreError> },
+    Created {
+        batch: u64,
+        id: JobId,
+        result: Result<Arc<Appended>, StoreError>,
+    },
+    Wrote {
+        job: JobId,
+        what: Write,
+        result: Result<(), StoreError>,
+    },
 
     // From workers and their job actors.
-    Hello { hello: Box<Hello>, incoming: Box<Incoming> },
-    Lease { job: JobId, attempt: u32, word: LeaseWord },
-    LinkLost { job: JobId, attempt: u32 },
+    Hello {
+        hello: Box<Hello>,
+        incoming: Box<Incoming>,
+    },
+    Lease {
+        job: JobId,
+        attempt: u32,
+        word: LeaseWord,
+    },
+    LinkLost {
+        job: JobId,
+        attempt: u32,
+    },
     Over(Box<Over>),
 
     // From the host.
     Wake,
     /// Answered when no process is left.
-    Drain { answer: oneshot::Sender<()> },
+    Drain {
+        answer: oneshot::Sender<()>,
+    },
     /// Answered when nothing runs and nothing can start within a minute.
-    Idle { answer: oneshot::Sender<Idle> },
+    Idle {
+        answer: oneshot::Sender<Idle>,
+    },
 }
 
 pub struct Supervisor;
@@ -87,6 +126,8 @@ pub struct Arguments {
     pub notifier: Notifier,
     /// In the order of submission.
     pub recovered: Vec<Recovered>,
+    /// Filled with this actor before anything can be recorded.
+    pub address: Arc<OnceLock<ActorRef<Msg>>>,
 }
 
 pub struct State {
@@ -114,7 +155,10 @@ impl Actor for Supervisor {
     type Arguments = Arguments;
 
     async fn pre_start(&self, myself: ActorRef<Msg>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
-        let Arguments { pool, notifier, recovered } = arguments;
+        let Arguments { pool, notifier, recovered, address } = arguments;
+        if address.set(myself.clone()).is_err() {
+            return Err("the address of the supervisor is taken".into());
+        }
         let settings = pool.settings.clone();
         Ok({
             let mut state = State {
@@ -183,6 +227,9 @@ impl Actor for Supervisor {
             _ => return Ok(()),
         };
         if who.get_id() == state.pool.store.get_id() {
+            if state.draining && !state.is_busy() {
+                return Ok(());
+            }
             // Without the store nothing can be promised any more. Workers stop by themselves; the next start goes on.
             tracing::error!(why, "the store has ended, and the supervisor with it");
             myself.stop(Some("the store has ended".to_owned()));

@@ -77,7 +77,8 @@ impl Publisher {
     /// Provisional text.
     pub fn delta(&self, job: &JobId, step: u64, text: &str) {
         let listeners = lock(&self.listeners);
-        let mut of_interest = listeners.values().filter(|mailbox| mailbox.wanted.deltas && mailbox.wants(job)).peekable();
+        let mut of_interest =
+            listeners.values().filter(|mailbox| mailbox.wanted.deltas && mailbox.wants(job)).peekable();
         if of_interest.peek().is_none() {
             return;
         }

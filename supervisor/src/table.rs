@@ -129,12 +129,8 @@ mod tests {
     }
 
     fn check(text: &str, expected: Result<&str, &str>) {
-        let jobs = table(&[
-            ("j-aaaaaaaa", "one"),
-            ("j-aaaaaaab", "two"),
-            ("j-bbbbbbbb", "two"),
-            ("j-cccccccc", "j-aaaaaaaa"),
-        ]);
+        let jobs =
+            table(&[("j-aaaaaaaa", "one"), ("j-aaaaaaab", "two"), ("j-bbbbbbbb", "two"), ("j-cccccccc", "j-aaaaaaaa")]);
         match (resolve(&jobs, text), expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found.as_str(), expected, "{text}"),
             (Err(why), Err(part)) => assert!(why.contains(part), "{text}: {why}"),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ractor::{ActorId, ActorRuntime};
 use ukai_notifier::Alert;
-use ukai_protocol::event::Event;
+use ukai_protocol::event::{Event, ProcessMark};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind, JobStatus, Outcome};
 use ukai_protocol::{process, process_tree};
@@ -17,7 +17,7 @@ use crate::pool::actor::{Arguments, Begin, JobActor, Over, Stop};
 use crate::queue::Rank;
 use crate::restart::{Death, Exit, FRUITLESS_STARTS_MAX, Verdict};
 use crate::route::router::Opening;
-use crate::store::{Appended, Recovered, Reply, StoreError, StoreMessage};
+use crate::store::{Appended, Problem, Recovered, Reply, StoreError, StoreMessage};
 use crate::table::Job;
 
 /// What the supervisor writes into a run's log.
@@ -35,7 +35,13 @@ impl State {
             let ended = progress.outcome.is_some() || problem.is_some();
             let spec = spec.map(|spec| Arc::new(*spec)).filter(|_| !ended);
             if let Some(problem) = problem {
-                self.alert(Alert::Quarantined { job: id.clone(), why: format!("{problem:?}") });
+                let why = match problem {
+                    Problem::Quarantined { why } | Problem::Io { why, .. } => why,
+                };
+                self.alert(Alert::Refused { job: id.clone(), why });
+                if let Some(mark) = progress.process.clone() {
+                    end_refused(id.clone(), mark);
+                }
             }
             let (attempt, priority) = (progress.attempt, progress.priority);
             let (mark, status) = (progress.process.clone(), progress.status);
@@ -180,7 +186,8 @@ impl State {
         match (&over.stop, cancel) {
             // Whoever recorded an end first has the last word.
             _ if finished => self.ended(&id),
-            (_, Some(kind)) | (Some(Stop::Cancel(kind)), None) => self.close_cancelled(&id, kind),
+            (_, Some(kind)) => self.close_cancelled(&id, kind),
+            (Some(Stop::Cancel(kind)), None) => self.close_cancelled(&id, *kind),
             (Some(Stop::Failed(cause)), None) => self.close(&id, Outcome::Ended(cause.clone())),
             _ => {
                 let (attempt, how) = (over.attempt, how(&over));
@@ -311,6 +318,15 @@ impl State {
         }
         self.answer_cancels(id);
     }
+}
+
+/// Its worker can record nothing any more.
+fn end_refused(job: JobId, mark: ProcessMark) {
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = process_tree::end(&mark, Duration::ZERO) {
+            tracing::error!(%job, %error, "the worker of a refused run could not be ended");
+        }
+    });
 }
 
 /// In the words of the log.

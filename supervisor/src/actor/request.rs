@@ -65,7 +65,8 @@ impl State {
         } else if self.draining {
             Some(Refusal { why: "the server is stopping: submit again when it runs".to_owned(), usage: false })
         } else if waiting + jobs.len() > QUEUED_MAX {
-            let why = format!("{waiting} jobs wait already, of at most {QUEUED_MAX}: submit again when some have ended");
+            let why =
+                format!("{waiting} jobs wait already, of at most {QUEUED_MAX}: submit again when some have ended");
             Some(Refusal { why, usage: false })
         } else {
             None
@@ -99,7 +100,8 @@ impl State {
 
     fn new_ids(&self, count: usize) -> Option<Vec<JobId>> {
         let mut drawn = BTreeSet::new();
-        let taken = |id: &JobId| self.jobs.contains_key(id) || self.batches.values().any(|batch| batch.ids.contains(id));
+        let taken =
+            |id: &JobId| self.jobs.contains_key(id) || self.batches.values().any(|batch| batch.ids.contains(id));
         let mut ids = Vec::new();
         for _ in 0..count {
             let id = (0..ID_DRAWS_MAX)
@@ -131,7 +133,8 @@ impl State {
             match &batch.failed {
                 None => self.queue.push(id, Rank::New, spec.priority),
                 Some(error) => {
-                    let detail = format!("it was not queued: another job of its submission could not be recorded ({error})");
+                    let detail =
+                        format!("it was not queued: another job of its submission could not be recorded ({error})");
                     self.close(&id, Outcome::Ended(Cause::new(CauseKind::Cancel, detail)));
                 }
             }
@@ -287,7 +290,7 @@ impl State {
     }
 
     /// A process, or a record about one, is under way.
-    fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         let busy = |job: &Job| matches!(job.life, Life::Attempt { .. } | Life::Interrupting { .. } | Life::Closing);
         !self.batches.is_empty() || self.jobs.values().any(busy)
     }

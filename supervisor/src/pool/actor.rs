@@ -67,7 +67,11 @@ pub struct Arguments {
 pub enum Begin {
     Spawn,
     /// A worker that outlived its supervisor: it is expected to come back.
-    Adopt { mark: ProcessMark, token_hash: String, recorded: u64 },
+    Adopt {
+        mark: ProcessMark,
+        token_hash: String,
+        recorded: u64,
+    },
 }
 
 /// Why a worker is ended before it ends by itself.
@@ -100,20 +104,41 @@ pub enum Msg {
     Spawned(Result<Box<Spawned>, String>),
     /// `Started` is durable, or is not.
     Admitted(Result<(), StoreError>),
-    Hello { hello: Box<Hello>, incoming: Box<Incoming> },
+    Hello {
+        hello: Box<Hello>,
+        incoming: Box<Incoming>,
+    },
     Loaded(Result<Box<RunState>, StoreError>),
-    FromWorker { link: u64, message: Box<ToSupervisor>, permit: OwnedSemaphorePermit },
-    LinkEnded { link: u64, why: Option<String> },
-    Recorded { link: u64, result: Result<Arc<Appended>, StoreError>, permit: OwnedSemaphorePermit },
-    Answer { call: u64, answer: Answer },
+    FromWorker {
+        link: u64,
+        message: Box<ToSupervisor>,
+        permit: OwnedSemaphorePermit,
+    },
+    LinkEnded {
+        link: u64,
+        why: Option<String>,
+    },
+    Recorded {
+        link: u64,
+        result: Result<Arc<Appended>, StoreError>,
+        permit: OwnedSemaphorePermit,
+    },
+    Answer {
+        call: u64,
+        answer: Answer,
+    },
     Stop(Stop),
     /// The grace of a stop is over.
     Kill,
     TreeEnded(Result<(), String>),
     Exited(Exit),
     /// Nobody of its tree is left.
-    Swept { stderr_tail: String },
-    Tick { planned: Instant },
+    Swept {
+        stderr_tail: String,
+    },
+    Tick {
+        planned: Instant,
+    },
     OrphanGraceOver,
 }
 

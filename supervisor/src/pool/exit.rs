@@ -26,7 +26,10 @@ pub async fn ended(mark: &ProcessMark) -> io::Result<()> {
     if !process::is_alive(mark) {
         return Ok(());
     }
-    AsyncFd::with_interest(descriptor, Interest::READABLE)?.readable().await?.retain_ready();
+    // Its successor is unsafe for the sake of types that could change their descriptor; an OwnedFd cannot.
+    #[allow(deprecated)]
+    let descriptor = AsyncFd::with_interest(descriptor, Interest::READABLE)?;
+    descriptor.readable().await?.retain_ready();
     Ok(())
 }
 

@@ -98,7 +98,8 @@ mod tests {
         };
         let family = Family::new();
         let mut own = family.start(|| sleeper("exec sleep 300"), std::process::Child::id).expect("sh starts");
-        let mut worker = family.start(|| sleeper("setsid sleep 300 & exit 0"), std::process::Child::id).expect("sh starts");
+        let mut worker =
+            family.start(|| sleeper("setsid sleep 300 & exit 0"), std::process::Child::id).expect("sh starts");
         worker.wait().expect("it ends");
         family.reaped(worker.id());
         let strangers = family.strangers();
