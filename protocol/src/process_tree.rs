@@ -77,6 +77,16 @@ fn descendants_of(roots: &[ProcessMark]) -> Vec<ProcessMark> {
     found
 }
 
+/// Processes whose parent is `pid`, with those that are dead and not yet reaped.
+#[must_use]
+pub fn children_of(pid: u32) -> Vec<ProcessMark> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|child| process::stat(*child).is_some_and(|stat| stat.parent == pid))
+        .filter_map(process::mark)
+        .collect()
+}
+
 fn signal(pid: u32, signal: Signal) {
     // The only failure is that it is gone, which is what we want.
     let _ = kill(Pid::from_raw(pid.cast_signed()), signal);

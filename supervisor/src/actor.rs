@@ -1,0 +1,287 @@
+//! The supervisor actor: alone owns the job table, the queue, the router and the restart policy.
+//!
+//! Everything that is decided about a job is decided here, from what is on disk: the job actors look after processes
+//! and report, the store answers. No handler waits for either. What each group of messages does stands in a file of
+//! its own below.
+
+mod attempt;
+mod lease;
+mod request;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::sync::oneshot;
+use ukai_notifier::{Alert, Notifier};
+use ukai_protocol::control::{JobResult, JobRow, Selection, ServerStatus};
+use ukai_protocol::id::JobId;
+use ukai_protocol::job::{CauseKind, JobSpec};
+use ukai_protocol::lease::{Ask, Report};
+use ukai_protocol::session::Hello;
+
+use crate::job::Life;
+use crate::pool::actor::{Over, Pool};
+use crate::pool::link::Incoming;
+use crate::queue::Queue;
+use crate::restart::Storm;
+use crate::route::router::Router;
+use crate::store::{Appended, Recovered, StoreError};
+use crate::table::Job;
+
+pub use attempt::Write;
+pub use request::Idle;
+
+/// Why a request was not carried out. `usage`: the request itself was wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub why: String,
+    pub usage: bool,
+}
+
+pub type Answer<T> = oneshot::Sender<Result<T, Refusal>>;
+
+/// What a worker says about leases.
+#[derive(Debug)]
+pub enum LeaseWord {
+    Ask(Ask),
+    Withdraw { call: u64 },
+    Report(Report),
+}
+
+pub enum Msg {
+    // From clients.
+    Submit {
+        jobs: Vec<JobSpec>,
+        answer: Answer<Vec<JobId>>,
+    },
+    List {
+        answer: Answer<Vec<JobRow>>,
+    },
+    Show {
+        job: String,
+        answer: Answer<(JobRow, JobResult)>,
+    },
+    Cancel {
+        jobs: Selection,
+        kind: CauseKind,
+        answer: Answer<Vec<JobId>>,
+    },
+    /// The ids that are meant, in the order of submission.
+    Resolve {
+        jobs: Selection,
+        answer: Answer<Vec<JobId>>,
+    },
+    Status {
+        answer: Answer<ServerStatus>,
+    },
+
+    // From the store.
+    /// Records of a job are durable: the fold of its log.
+    Recorded(Arc<Appended>),
+    Created {
+        batch: u64,
+        id: JobId,
+        result: Result<Arc<Appended>, StoreError>,
+    },
+    Wrote {
+        job: JobId,
+        what: Write,
+        result: Result<(), StoreError>,
+    },
+
+    // From workers and their job actors.
+    Hello {
+        hello: Box<Hello>,
+        incoming: Box<Incoming>,
+    },
+    Lease {
+        job: JobId,
+        attempt: u32,
+        word: LeaseWord,
+    },
+    LinkLost {
+        job: JobId,
+        attempt: u32,
+    },
+    Over(Box<Over>),
+
+    // From the host.
+    Wake,
+    /// Answered when no process is left.
+    Drain {
+        answer: oneshot::Sender<()>,
+    },
+    /// Answered when nothing runs and nothing can start within a minute.
+    Idle {
+        answer: oneshot::Sender<Idle>,
+    },
+}
+
+pub struct Supervisor;
+
+pub struct Arguments {
+    pub pool: Pool,
+    pub notifier: Notifier,
+    /// In the order of submission.
+    pub recovered: Vec<Recovered>,
+    /// Filled with this actor before anything can be recorded.
+    pub address: Arc<OnceLock<ActorRef<Msg>>>,
+}
+
+pub struct State {
+    myself: ActorRef<Msg>,
+    pool: Pool,
+    notifier: Notifier,
+    jobs: BTreeMap<JobId, Job>,
+    orders: u64,
+    queue: Queue,
+    router: Router,
+    storm: Storm,
+    batches: HashMap<u64, request::Batch>,
+    cancels: Vec<request::Cancelling>,
+    draining: bool,
+    drains: Vec<oneshot::Sender<()>>,
+    idlers: Vec<oneshot::Sender<Idle>>,
+    /// When a queued job's provider will be near enough to start it.
+    opening: Option<Instant>,
+    alarm: Option<(Instant, tokio::task::JoinHandle<()>)>,
+}
+
+impl Actor for Supervisor {
+    type Msg = Msg;
+    type State = State;
+    type Arguments = Arguments;
+
+    async fn pre_start(&self, myself: ActorRef<Msg>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
+        let Arguments { pool, notifier, recovered, address } = arguments;
+        if address.set(myself.clone()).is_err() {
+            return Err("the address of the supervisor is taken".into());
+        }
+        let settings = pool.settings.clone();
+        Ok({
+            let mut state = State {
+                myself,
+                notifier,
+                jobs: BTreeMap::new(),
+                orders: 0,
+                queue: Queue::new(settings.max_workers),
+                router: Router::new(settings.providers.clone(), settings.max_workers),
+                storm: Storm::default(),
+                batches: HashMap::new(),
+                cancels: Vec::new(),
+                draining: false,
+                drains: Vec::new(),
+                idlers: Vec::new(),
+                opening: None,
+                alarm: None,
+                pool,
+            };
+            state.take_over(recovered);
+            state
+        })
+    }
+
+    async fn post_start(&self, _: ActorRef<Msg>, state: &mut State) -> Result<(), ActorProcessingErr> {
+        state.settle(Instant::now());
+        Ok(())
+    }
+
+    async fn handle(&self, _: ActorRef<Msg>, message: Msg, state: &mut State) -> Result<(), ActorProcessingErr> {
+        let now = Instant::now();
+        match message {
+            Msg::Submit { jobs, answer } => state.submit(jobs, answer),
+            Msg::List { answer } => state.list(answer, now),
+            Msg::Show { job, answer } => state.show(&job, answer, now),
+            Msg::Cancel { jobs, kind, answer } => state.cancel(&jobs, kind, answer),
+            Msg::Resolve { jobs, answer } => {
+                // A client that has gone needs no answer, here and below.
+                let _ = answer.send(state.select(&jobs));
+            }
+            Msg::Status { answer } => state.status(answer),
+            Msg::Recorded(appended) => state.recorded(&appended),
+            Msg::Created { batch, id, result } => state.created(batch, id, result),
+            Msg::Wrote { job, what, result } => state.wrote(&job, what, result, now),
+            Msg::Hello { hello, incoming } => state.hello(hello, incoming),
+            Msg::Lease { job, attempt, word } => state.lease(&job, attempt, word, now),
+            Msg::LinkLost { job, attempt } => state.link_lost(&job, attempt, now),
+            Msg::Over(over) => state.over(*over, now),
+            Msg::Wake => state.wake(now),
+            Msg::Drain { answer } => state.drain(answer),
+            Msg::Idle { answer } => state.idlers.push(answer),
+        }
+        state.settle(now);
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<Msg>,
+        event: SupervisionEvent,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        let (who, why) = match event {
+            SupervisionEvent::ActorFailed(who, error) => (who, error.to_string()),
+            SupervisionEvent::ActorTerminated(who, _, why) => (who, why.unwrap_or_default()),
+            _ => return Ok(()),
+        };
+        if who.get_id() == state.pool.store.get_id() {
+            if state.draining && !state.is_busy() {
+                return Ok(());
+            }
+            // Without the store nothing can be promised any more. Workers stop by themselves; the next start goes on.
+            tracing::error!(why, "the store has ended, and the supervisor with it");
+            myself.stop(Some("the store has ended".to_owned()));
+        } else {
+            state.worker_actor_ended(who.get_id(), &why);
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// After every message: whoever may start starts, whoever is answered is told, and the next alarm is set.
+    fn settle(&mut self, now: Instant) {
+        self.start_jobs(now);
+        self.tell_leases();
+        self.answer_drains();
+        self.answer_idlers(now);
+        self.set_alarm();
+    }
+
+    fn wake(&mut self, now: Instant) {
+        self.alarm = None;
+        self.storm.handle_timeout(now);
+        self.router.handle_timeout(now);
+        self.end_backoffs(now);
+    }
+
+    fn set_alarm(&mut self) {
+        let backoffs = self.jobs.values().filter_map(|job| match job.life {
+            Life::BackingOff { until } => Some(until),
+            _ => None,
+        });
+        let timeouts = [self.storm.poll_timeout(), self.router.poll_timeout(), self.opening];
+        let next = timeouts.into_iter().flatten().chain(backoffs).min();
+        if next == self.alarm.as_ref().map(|(at, _)| *at) {
+            return;
+        }
+        if let Some((_, earlier)) = self.alarm.take() {
+            earlier.abort();
+        }
+        self.alarm = next.map(|at| {
+            let myself = self.myself.clone();
+            let alarm = tokio::spawn(async move {
+                tokio::time::sleep_until(at.into()).await;
+                // Without the actor nobody is to be woken.
+                let _ = myself.cast(Msg::Wake);
+            });
+            (at, alarm)
+        });
+    }
+
+    fn alert(&self, alert: Alert) {
+        self.notifier.alert(alert);
+    }
+}

@@ -1,0 +1,341 @@
+//! Processes of jobs as far as they are decided on: who starts, what an end means, who starts again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ractor::{ActorId, ActorRuntime};
+use ukai_notifier::Alert;
+use ukai_protocol::event::{Event, ProcessMark};
+use ukai_protocol::id::JobId;
+use ukai_protocol::job::{Cause, CauseKind, JobStatus, Outcome};
+use ukai_protocol::{process, process_tree};
+
+use super::{Msg, State};
+use crate::fault;
+use crate::job::{Life, Step};
+use crate::pool::actor::{Arguments, Begin, JobActor, Over, Stop};
+use crate::queue::Rank;
+use crate::restart::{Death, Exit, FRUITLESS_STARTS_MAX, Verdict};
+use crate::route::router::Opening;
+use crate::store::{Appended, Problem, Recovered, Reply, StoreError, StoreMessage};
+use crate::table::Job;
+
+/// What the supervisor writes into a run's log.
+#[derive(Debug)]
+pub enum Write {
+    Interrupted(Box<Over>),
+    Finished(Outcome),
+}
+
+impl State {
+    /// What the last supervisor left: runs that have ended are listed, the others go on.
+    pub(super) fn take_over(&mut self, recovered: Vec<Recovered>) {
+        for Recovered { id, spec, progress, problem } in recovered {
+            let order = self.next_order();
+            let ended = progress.outcome.is_some() || problem.is_some();
+            let spec = spec.map(|spec| Arc::new(*spec)).filter(|_| !ended);
+            if let Some(problem) = problem {
+                let why = match problem {
+                    Problem::Quarantined { why } | Problem::Io { why, .. } => why,
+                };
+                self.alert(Alert::Refused { job: id.clone(), why });
+                if let Some(mark) = progress.process.clone() {
+                    end_refused(id.clone(), mark);
+                }
+            }
+            let (attempt, priority) = (progress.attempt, progress.priority);
+            let (mark, status) = (progress.process.clone(), progress.status);
+            let (token_hash, recorded) = (progress.token_hash.clone(), progress.recorded);
+            let life = match (ended, &mark) {
+                (true, _) => Life::Ended,
+                (false, Some(_)) => Life::Attempt { attempt },
+                (false, None) => Life::Queued,
+            };
+            self.jobs.insert(id.clone(), Job::new(spec, progress, life, order));
+            match (life, mark) {
+                (Life::Attempt { .. }, Some(mark)) => {
+                    // One that is dead already is noticed at once, by the same road.
+                    self.queue.hold(id.clone());
+                    self.begin(&id, attempt, Begin::Adopt { mark, token_hash, recorded });
+                }
+                (Life::Queued, _) if status == JobStatus::Interrupted => {
+                    self.queue.push(id, Rank::Interrupted, priority);
+                }
+                (Life::Queued, _) => self.queue.push(id, Rank::New, priority),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn next_order(&mut self) -> u64 {
+        self.orders += 1;
+        self.orders
+    }
+
+    pub(super) fn start_jobs(&mut self, now: Instant) {
+        self.opening = None;
+        if self.draining || !self.storm.may_start(now) {
+            return;
+        }
+        let opening = std::cell::Cell::new(None::<Instant>);
+        loop {
+            let (jobs, router) = (&self.jobs, &self.router);
+            let taken = self.queue.take(|id| {
+                let Some(job) = jobs.get(id) else { return true };
+                match router.opens_at(&job.wants(), now) {
+                    Opening::Now => true,
+                    Opening::At(at) => {
+                        opening.set(Some(opening.get().map_or(at, |earlier| earlier.min(at))));
+                        false
+                    }
+                    Opening::Never => false,
+                }
+            });
+            let Some(id) = taken else { break };
+            let Some(job) = self.jobs.get_mut(&id) else {
+                self.queue.release(&id);
+                continue;
+            };
+            let attempt = job.progress.attempt + 1;
+            if let Err(error) = job.step(Step::Start { attempt }) {
+                tracing::error!(job = %id, %error, "a queued job cannot be started");
+                self.queue.release(&id);
+                continue;
+            }
+            self.begin(&id, attempt, Begin::Spawn);
+        }
+        self.opening = opening.get();
+    }
+
+    fn begin(&mut self, id: &JobId, attempt: u32, begin: Begin) {
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        let Some(spec) = job.spec.clone() else { return };
+        let arguments = Arguments {
+            pool: self.pool.clone(),
+            supervisor: self.myself.clone(),
+            job: id.clone(),
+            spec,
+            attempt,
+            begin,
+        };
+        // Instant: the actor's start is not waited for.
+        match ActorRuntime::spawn_linked_instant(None, JobActor, arguments, self.myself.get_cell()) {
+            Ok((worker, _)) => job.worker = Some(worker),
+            Err(error) => {
+                let exit = Exit::NotStarted(format!("its job actor: {error}"));
+                self.report_lost(id, attempt, exit);
+            }
+        }
+    }
+
+    /// A job actor that ended without its report (a panic): its process is ended, and the report made up for.
+    pub(super) fn worker_actor_ended(&mut self, actor: ActorId, why: &str) {
+        let lost = self.jobs.iter().find(|(_, job)| job.worker.as_ref().is_some_and(|worker| worker.get_id() == actor));
+        let Some((id, Life::Attempt { attempt })) = lost.map(|(id, job)| (id.clone(), job.life)) else { return };
+        tracing::error!(job = %id, why, "a job actor ended before its worker");
+        self.report_lost(&id, attempt, Exit::Unknown);
+    }
+
+    fn report_lost(&mut self, id: &JobId, attempt: u32, exit: Exit) {
+        let mark = self.jobs.get(id).and_then(|job| job.progress.process.clone());
+        let (myself, family, job) = (self.myself.clone(), self.pool.family.clone(), id.clone());
+        tokio::task::spawn_blocking(move || {
+            if let Some(mark) = mark {
+                if let Err(error) = process_tree::end(&mark, Duration::ZERO) {
+                    tracing::error!(%job, %error, "the worker of a lost job actor could not be ended");
+                }
+                if !process::is_alive(&mark) {
+                    family.reaped(mark.pid);
+                }
+            }
+            family.sweep();
+            let (stop, stderr_tail, lived) = (None, String::new(), Duration::ZERO);
+            // Without its supervisor a report is for nobody.
+            let _ = myself.cast(Msg::Over(Box::new(Over { job, attempt, exit, stop, stderr_tail, lived })));
+        });
+    }
+
+    /// The fold of a job's log has moved.
+    pub(super) fn recorded(&mut self, appended: &Appended) {
+        let Some(job) = self.jobs.get_mut(&appended.job) else { return };
+        job.progress = appended.progress.clone();
+        if appended.records.iter().any(|record| record.event.is_progress() && !record.event.is_supervisors()) {
+            self.storm.progressed();
+        }
+        for record in &appended.records {
+            if let Event::LimitWarned { limit, used, max } = &record.event {
+                let (job, limit, used, max) = (appended.job.clone(), *limit, *used, *max);
+                self.notifier.alert(Alert::LimitNear { job, limit, used, max });
+            }
+        }
+    }
+
+    /// An attempt is over: its process is gone and everything it recorded is stored.
+    pub(super) fn over(&mut self, over: Over, now: Instant) {
+        let id = over.job.clone();
+        let Some(job) = self.jobs.get_mut(&id).filter(|job| job.life == Life::Attempt { attempt: over.attempt }) else {
+            return;
+        };
+        job.worker = None;
+        if let Err(error) = job.step(Step::Gone) {
+            tracing::error!(job = %id, %error, "the end of an attempt");
+        }
+        let (finished, cancel) = (job.progress.outcome.is_some(), job.cancel);
+        self.router.gone(&id, now);
+        self.queue.release(&id);
+        match (&over.stop, cancel) {
+            // Whoever recorded an end first has the last word.
+            _ if finished => self.ended(&id),
+            (_, Some(kind)) => self.close_cancelled(&id, kind),
+            (Some(Stop::Cancel(kind)), None) => self.close_cancelled(&id, *kind),
+            (Some(Stop::Failed(cause)), None) => self.close(&id, Outcome::Ended(cause.clone())),
+            _ => {
+                let (attempt, how) = (over.attempt, how(&over));
+                tracing::warn!(job = %id, attempt, how, "a worker died");
+                let stderr_tail = over.stderr_tail.clone();
+                self.write(&id, Event::Interrupted { attempt, how, stderr_tail }, Write::Interrupted(Box::new(over)));
+            }
+        }
+    }
+
+    pub(super) fn close_cancelled(&mut self, id: &JobId, kind: CauseKind) {
+        self.close(id, Outcome::Ended(Cause::new(kind, "it was cancelled by a person")));
+    }
+
+    /// Writes the end of a job that has no process.
+    pub(super) fn close(&mut self, id: &JobId, outcome: Outcome) {
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        if let Err(error) = job.step(Step::Close) {
+            return tracing::error!(job = %id, %error, "a job cannot be ended here");
+        }
+        self.queue.remove(id);
+        let text = job.progress.text.clone();
+        self.write(id, Event::Finished { outcome: outcome.clone(), text }, Write::Finished(outcome));
+    }
+
+    fn write(&self, id: &JobId, event: Event, what: Write) {
+        let (myself, job) = (self.myself.clone(), id.clone());
+        let reply = Reply::new(move |result: Result<Arc<Appended>, StoreError>| {
+            // Without its supervisor an answer is for nobody.
+            let _ = myself.cast(Msg::Wrote { job, what, result: result.map(drop) });
+        });
+        // A store that has ended answers by dropping the reply.
+        let _ = self.pool.store.cast(StoreMessage::Append { job: id.clone(), from: None, events: vec![event], reply });
+    }
+
+    pub(super) fn wrote(&mut self, id: &JobId, what: Write, result: Result<(), StoreError>, now: Instant) {
+        match (what, result) {
+            (Write::Finished(_), Ok(())) => self.ended(id),
+            (Write::Finished(outcome), Err(error)) => self.ended_in_memory(id, outcome, &error),
+            (Write::Interrupted(over), Ok(())) => self.interrupted(id, &over, now),
+            (Write::Interrupted(_), Err(error)) => self.close(id, Outcome::Ended(fault::cause(&error))),
+        }
+    }
+
+    /// The end could not be written: it is shown from memory, and the run is interrupted at the next start.
+    fn ended_in_memory(&mut self, id: &JobId, outcome: Outcome, error: &StoreError) {
+        tracing::error!(job = %id, %error, "the end of a job could not be recorded");
+        if let Some(job) = self.jobs.get_mut(id) {
+            let text = job.progress.text.clone();
+            if let Err(illegal) = job.progress.apply(&Event::Finished { outcome, text }) {
+                tracing::debug!(job = %id, %illegal, "it has ended already");
+            }
+        }
+        self.ended(id);
+    }
+
+    /// `Interrupted` is durable: what now?
+    fn interrupted(&mut self, id: &JobId, over: &Over, now: Instant) {
+        let draining = self.draining;
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        let priority = job.progress.priority;
+        if let Some(kind) = job.cancel {
+            return self.close_cancelled(id, kind);
+        }
+        let step = match &over.stop {
+            Some(Stop::Drain) => Step::Park,
+            _ if draining => Step::Park,
+            Some(Stop::Orphan) => Step::Requeue,
+            _ if over.exit == Exit::Unknown && over.stop.is_none() => Step::Requeue,
+            _ => {
+                let fruitless_starts = job.progress.fruitless_starts;
+                let (exit, stderr_tail, lived) = (&over.exit, &*over.stderr_tail, over.lived);
+                let death = Death { exit, stderr_tail, fruitless_starts, lived };
+                let verdict = job.restarts.died(&death, rand::random());
+                if fruitless_starts > 0
+                    && let Some(pause) = self.storm.died(id.clone(), now)
+                {
+                    self.notifier.alert(Alert::StartsPaused { pause });
+                }
+                match verdict {
+                    Verdict::Again { after } => Step::BackOff { until: now + after },
+                    Verdict::GiveUp(cause) => {
+                        if cause.kind == CauseKind::CrashLoop {
+                            let starts = FRUITLESS_STARTS_MAX;
+                            self.alert(Alert::CrashLoop { job: id.clone(), starts, detail: cause.detail.clone() });
+                        }
+                        return self.close(id, Outcome::Ended(cause));
+                    }
+                }
+            }
+        };
+        if let Some(job) = self.jobs.get_mut(id)
+            && let Err(error) = job.step(step)
+        {
+            tracing::error!(job = %id, %error, "what follows an interruption");
+        }
+        if step == Step::Requeue {
+            self.queue.push(id.clone(), Rank::Interrupted, priority);
+        }
+    }
+
+    pub(super) fn end_backoffs(&mut self, now: Instant) {
+        for (id, job) in &mut self.jobs {
+            let due = matches!(job.life, Life::BackingOff { until } if until <= now);
+            if due && job.step(Step::Due).is_ok() {
+                self.queue.push(id.clone(), Rank::Interrupted, job.progress.priority);
+            }
+        }
+    }
+
+    /// A terminal event is durable and no process is left.
+    pub(super) fn ended(&mut self, id: &JobId) {
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        if let Err(error) = job.step(Step::End) {
+            return tracing::error!(job = %id, %error, "the end of a job");
+        }
+        job.spec = None;
+        let name = job.progress.name.clone();
+        match &job.progress.outcome {
+            Some(Outcome::Ended(cause)) if job.progress.status == JobStatus::Aborted => {
+                self.notifier.alert(Alert::JobAborted { job: id.clone(), name, cause: cause.clone() });
+            }
+            Some(Outcome::Completed { attention: true }) => {
+                let why = job.progress.attention.clone().unwrap_or_default();
+                self.notifier.alert(Alert::Attention { job: id.clone(), name, why });
+            }
+            _ => {}
+        }
+        self.answer_cancels(id);
+    }
+}
+
+/// Its worker can record nothing any more.
+fn end_refused(job: JobId, mark: ProcessMark) {
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = process_tree::end(&mark, Duration::ZERO) {
+            tracing::error!(%job, %error, "the worker of a refused run could not be ended");
+        }
+    });
+}
+
+/// In the words of the log.
+fn how(over: &Over) -> String {
+    match &over.stop {
+        Some(Stop::Hung(why)) => format!("hung ({why}), and ended: {}", over.exit),
+        Some(Stop::Drain) => "the supervisor was stopped".to_owned(),
+        Some(Stop::Orphan) => "supervisor was gone".to_owned(),
+        None if over.exit == Exit::Unknown => "supervisor was gone".to_owned(),
+        _ => over.exit.to_string(),
+    }
+}

@@ -1,0 +1,176 @@
+//! A supervisor in this process: what `serve`, `run` and `demo` start and end.
+//!
+//! In this order: the lock (nobody else writes here), the subreaper (no orphan escapes), recovery (what is there), the
+//! socket (workers that outlived the last supervisor knock at once), the actors.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use ractor::{Actor as _, ActorRef, SpawnErr};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use ukai_notifier::Notifier;
+use ukai_protocol::connection::Listener;
+use ukai_protocol::process_tree;
+
+use crate::actor::{Arguments, Idle, Msg, Supervisor};
+use crate::control::Doors;
+use crate::listener;
+use crate::pool::actor::Pool;
+use crate::pool::reaper::Family;
+use crate::pool::spawn;
+use crate::publish::Publisher;
+use crate::settings::Settings;
+use crate::store::lock::LockError;
+use crate::store::paths::PathError;
+use crate::store::{self, Appended, Lock, Recovered, Reply, StateDir, StoreError, StoreMessage};
+
+/// Between two looks for orphans that came to us while nothing else made us look.
+const REAP_EVERY: Duration = Duration::from_secs(5);
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Locked(#[from] LockError),
+    #[error(transparent)]
+    Paths(#[from] PathError),
+    #[error("reading the runs of the state directory: {0}")]
+    Recovery(#[from] StoreError),
+    #[error("becoming the subreaper of what workers leave behind: {0}; without it orphans could escape")]
+    Subreaper(io::Error),
+    #[error("listening at {}: {error}; remove what stands there, or set XDG_RUNTIME_DIR to a folder of your own", path.display())]
+    Socket { path: PathBuf, error: io::Error },
+    #[error("starting the supervisor's actors: {0}")]
+    Actors(#[from] SpawnErr),
+    #[error("starting the supervisor: a thread of it failed: {0}")]
+    Thread(#[from] tokio::task::JoinError),
+}
+
+pub struct Host {
+    supervisor: ActorRef<Msg>,
+    supervising: JoinHandle<()>,
+    store: ActorRef<StoreMessage>,
+    notifier: Notifier,
+    listening: JoinHandle<()>,
+    reaping: JoinHandle<()>,
+    socket: PathBuf,
+    _lock: Lock,
+}
+
+/// Starts a supervisor on a state directory. From then on every child of this process that was not there before, and
+/// that its pool did not start, is taken for the orphan of a worker and ended.
+pub async fn host(settings: Settings) -> Result<Host, StartError> {
+    host_with(settings, Arc::new(spawn::worker)).await
+}
+
+/// With another way of starting workers.
+pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, StartError> {
+    let state = StateDir::new(&settings.state_dir);
+    let (lock, recovered) = tokio::task::spawn_blocking({
+        let state = state.clone();
+        move || take_hold(&state)
+    })
+    .await??;
+    process_tree::adopt_orphans().map_err(StartError::Subreaper)?;
+    let family = Family::new();
+    let socket = settings.socket.clone();
+    let listener = Listener::bind(&socket).map_err(|error| StartError::Socket { path: socket.clone(), error })?;
+
+    let publisher = Publisher::default();
+    let address = Arc::new(OnceLock::<ActorRef<Msg>>::new());
+    let published = {
+        let (publisher, address) = (publisher.clone(), address.clone());
+        Box::new(move |appended: &Arc<Appended>| {
+            publisher.happened(&appended.records);
+            // Nothing is appended before the supervisor lives; after it has ended nobody folds.
+            if let Some(supervisor) = address.get() {
+                let _ = supervisor.cast(Msg::Recorded(appended.clone()));
+            }
+        })
+    };
+    let (store, _) = store::start(state, published, None).await?;
+    let notifier = Notifier::start().await?;
+    let pool = Pool {
+        settings: Arc::new(settings),
+        store: store.clone(),
+        publisher: publisher.clone(),
+        family: family.clone(),
+        start,
+    };
+    let arguments = Arguments { pool, notifier: notifier.clone(), recovered, address };
+    let (supervisor, supervising) = Supervisor::spawn(None, Supervisor, arguments).await?;
+    store.link(supervisor.get_cell());
+
+    let doors = Doors { supervisor: supervisor.clone(), store: store.clone(), publisher };
+    let listening = tokio::spawn(listener::serve(listener, doors));
+    let reaping = tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(REAP_EVERY).await;
+            let family = family.clone();
+            if let Err(error) = tokio::task::spawn_blocking(move || family.sweep()).await {
+                tracing::error!(%error, "the sweep for orphans failed");
+            }
+        }
+    });
+    Ok(Host { supervisor, supervising, store, notifier, listening, reaping, socket, _lock: lock })
+}
+
+fn take_hold(state: &StateDir) -> Result<(Lock, Vec<Recovered>), StartError> {
+    let lock = Lock::take(state)?;
+    state.create()?;
+    let mut recovered = store::recover_all(state)?;
+    // Ids are random; `job.json` is written once, at submission.
+    recovered.sort_by_cached_key(|run| submitted_at(&state.run(&run.id).spec()));
+    Ok((lock, recovered))
+}
+
+/// One whose time cannot be read goes first, rather than never.
+fn submitted_at(spec: &Path) -> SystemTime {
+    fs::metadata(spec).and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+impl Host {
+    /// Where clients connect.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Nothing runs, and nothing can start within a minute. None if the supervisor has ended.
+    pub async fn idle(&self) -> Option<Idle> {
+        let (answer, answered) = oneshot::channel();
+        self.supervisor.cast(Msg::Idle { answer }).ok()?;
+        answered.await.ok()
+    }
+
+    /// Returns only if the supervisor fails: what is durable is safe, and the next start goes on.
+    pub async fn failed(&mut self) {
+        if let Err(error) = (&mut self.supervising).await {
+            tracing::error!(%error, "the supervisor's task failed");
+        }
+    }
+
+    /// Stops: no new starts, workers end when what they sent is on disk, their jobs go on at the next start.
+    pub async fn drain(self) {
+        self.listening.abort();
+        self.reaping.abort();
+        let (answer, answered) = oneshot::channel();
+        if self.supervisor.cast(Msg::Drain { answer }).is_ok() && answered.await.is_err() {
+            tracing::error!("the supervisor ended before its workers had been stopped");
+        }
+        let (answer, closed) = oneshot::channel();
+        let reply = Reply::new(move |result| drop(answer.send(result)));
+        let asked = self.store.cast(StoreMessage::Close { reply });
+        if asked.is_err() || !matches!(closed.await, Ok(Ok(()))) {
+            tracing::error!("the store had ended before it was closed");
+        }
+        self.notifier.finish().await;
+        self.supervisor.stop(None);
+        if let Err(error) = self.supervising.await {
+            tracing::error!(%error, "the supervisor's task failed");
+        }
+    }
+}

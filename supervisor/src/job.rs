@@ -1,0 +1,149 @@
+//! The life of one job as the supervisor leads it, apart from what its log says.
+//!
+//! The log's fold ([`ukai_protocol::run_state::Progress`]) says where the run stands; it cannot say what the supervisor
+//! is doing about it: whether a slot is taken, whether a process may exist, whether an end is being written. Those are
+//! the states here, each with only what is true in it, and [`next`] is the one place where they change.
+//!
+//! What is shown as waiting or running is the fold's word; here both are [`Life::Attempt`].
+
+#![deny(clippy::disallowed_methods)]
+
+use std::time::Instant;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// In the queue: no slot, no process.
+    Queued,
+    /// A slot is taken and a job actor looks after a process, from before its start until after its last record.
+    Attempt { attempt: u32 },
+    /// The process is gone and `Interrupted` is being written: no slot.
+    Interrupting { attempt: u32 },
+    /// Between a crash and its restart: no slot, no process.
+    BackingOff { until: Instant },
+    /// Its end was decided and is being written: no slot, no process, and no way back.
+    Closing,
+    /// The end is durable.
+    Ended,
+    /// The supervisor drains: the run is interrupted and goes on at the next start.
+    Parked,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The queue gave it a slot.
+    Start { attempt: u32 },
+    /// The process is gone, its connection read to its end, all its records stored.
+    Gone,
+    /// `Interrupted` is durable; run again at once.
+    Requeue,
+    /// `Interrupted` is durable; run again later.
+    BackOff { until: Instant },
+    /// The backing off is over.
+    Due,
+    /// `Interrupted` is durable; not again in this supervisor's life.
+    Park,
+    /// An end is to be written.
+    Close,
+    /// A terminal event is durable.
+    End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{step:?} cannot follow in {life:?}")]
+pub struct IllegalTransition {
+    pub life: Life,
+    pub step: Step,
+}
+
+pub fn next(life: Life, step: Step) -> Result<Life, IllegalTransition> {
+    Ok(match (life, step) {
+        (Life::Queued, Step::Start { attempt }) => Life::Attempt { attempt },
+        (Life::Attempt { attempt }, Step::Gone) => Life::Interrupting { attempt },
+        (Life::Interrupting { .. }, Step::Requeue) => Life::Queued,
+        (Life::Interrupting { .. }, Step::BackOff { until }) => Life::BackingOff { until },
+        (Life::BackingOff { .. }, Step::Due) => Life::Queued,
+        (Life::Queued | Life::Interrupting { .. } | Life::BackingOff { .. }, Step::Park) => Life::Parked,
+        // Never from Attempt: its process may live, and may be about to write the end itself.
+        (Life::Queued | Life::Interrupting { .. } | Life::BackingOff { .. } | Life::Parked, Step::Close) => {
+            Life::Closing
+        }
+        (Life::Interrupting { .. } | Life::Closing, Step::End) => Life::Ended,
+        _ => return Err(IllegalTransition { life, step }),
+    })
+}
+
+impl Life {
+    #[must_use]
+    pub fn holds_slot(self) -> bool {
+        matches!(self, Life::Attempt { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(life: Life, step: Step, expected: Option<Life>) {
+        assert_eq!(next(life, step).ok(), expected, "{life:?} {step:?}");
+    }
+
+    #[test]
+    fn an_end_is_never_written_while_a_process_may_write_its_own() {
+        check(Life::Attempt { attempt: 1 }, Step::Close, None);
+        check(Life::Attempt { attempt: 1 }, Step::End, None);
+        check(Life::Interrupting { attempt: 1 }, Step::Close, Some(Life::Closing));
+    }
+
+    #[test]
+    fn a_decided_end_has_no_way_back() {
+        for step in [Step::Requeue, Step::Due, Step::Start { attempt: 2 }, Step::Close, Step::Park] {
+            check(Life::Closing, step, None);
+            check(Life::Ended, step, None);
+        }
+        check(Life::Closing, Step::End, Some(Life::Ended));
+    }
+
+    #[test]
+    fn a_worker_that_wrote_its_end_is_ended_without_another() {
+        let gone = next(Life::Attempt { attempt: 3 }, Step::Gone).expect("its process is gone");
+        check(gone, Step::End, Some(Life::Ended));
+    }
+
+    fn any_step() -> impl Strategy<Value = Step> {
+        let later = Instant::now() + Duration::from_secs(1);
+        prop_oneof![
+            (1u32..9).prop_map(|attempt| Step::Start { attempt }),
+            Just(Step::Gone),
+            Just(Step::Requeue),
+            Just(Step::BackOff { until: later }),
+            Just(Step::Due),
+            Just(Step::Park),
+            Just(Step::Close),
+            Just(Step::End),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn starts_and_ends_of_processes_alternate_and_one_end_is_the_last(steps in prop::collection::vec(any_step(), 0..60)) {
+            let mut life = Life::Queued;
+            let (mut processes, mut ends) = (0i32, 0);
+            for step in steps {
+                let Ok(after) = next(life, step) else { continue };
+                match step {
+                    Step::Start { .. } => processes += 1,
+                    Step::Gone => processes -= 1,
+                    Step::End => ends += 1,
+                    _ => {}
+                }
+                prop_assert_eq!(after.holds_slot(), processes == 1);
+                prop_assert!((0..=1).contains(&processes) && ends <= 1);
+                life = after;
+            }
+        }
+    }
+}

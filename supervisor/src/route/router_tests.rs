@@ -1,0 +1,391 @@
+use proptest::prelude::*;
+use ukai_protocol::lease::{LimitsSeen, Timeouts, Wire};
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn provider(id: &str) -> Provider {
+    Provider {
+        id: id.to_owned(),
+        account: id.to_owned(),
+        wire: Wire::Openai,
+        url: format!("http://{id}"),
+        model: format!("{id}-1"),
+        key: None,
+        context_window: 1_000,
+        max_output: 400,
+        prices: None,
+        timeouts: Timeouts::default(),
+        max_concurrency: None,
+        supports_tools: None,
+    }
+}
+
+fn ask(call: u64) -> Ask {
+    Ask { call, attempt: 0, tools: true, window: 100, max_output: 0, priority: 5 }
+}
+
+fn job(number: u8) -> JobId {
+    JobId::from_random([0, 0, 0, 0, number])
+}
+
+/// A router whose clock the test moves; rolls are 0 unless said.
+struct Bench {
+    router: Router,
+    now: Instant,
+    grants: HashMap<JobId, Grant>,
+}
+
+impl Bench {
+    fn new(providers: Vec<Provider>) -> Self {
+        Bench { router: Router::new(providers, 8), now: Instant::now(), grants: HashMap::new() }
+    }
+
+    fn of(ids: &[&str]) -> Self {
+        Self::new(ids.iter().map(|id| provider(id)).collect())
+    }
+
+    fn told(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        while let Some(told) = self.router.poll_event() {
+            lines.push(match told.answer {
+                Answer::Grant(grant) => {
+                    let line = grant.provider.clone();
+                    self.grants.insert(told.job, *grant);
+                    line
+                }
+                Answer::Wait { why, until_ms } => format!("{why:?} {until_ms:?}"),
+                Answer::Refuse { cause } => format!("refused {}", cause.kind),
+                Answer::Park => "park".to_owned(),
+            });
+        }
+        lines
+    }
+
+    fn ask(&mut self, number: u8, call: u64) -> Vec<String> {
+        self.ask_for(number, ask(call), Wants::default())
+    }
+
+    fn ask_for(&mut self, number: u8, ask: Ask, wants: Wants) -> Vec<String> {
+        self.router.ask(&job(number), ask, wants, self.now, 0.0);
+        self.told()
+    }
+
+    fn report(&mut self, number: u8, class: AnswerClass, wait: Option<Wait>) -> Vec<String> {
+        let grant = self.grants.get(&job(number)).expect("it holds a lease");
+        let report = report_of(grant, class, wait);
+        self.router.report(&job(number), &report, self.now, 0.0);
+        self.told()
+    }
+
+    fn after(&mut self, wait: Duration) -> Vec<String> {
+        self.now += wait;
+        self.router.handle_timeout(self.now);
+        self.told()
+    }
+}
+
+fn report_of(grant: &Grant, class: AnswerClass, wait: Option<Wait>) -> Report {
+    let (lease, generation) = (grant.lease, grant.generation);
+    Report { lease, generation, class, wait, limits_seen: LimitsSeen::default(), usage: None, signature: String::new() }
+}
+
+#[test]
+fn the_order_is_the_policys_else_the_configurations() {
+    let mut bench = Bench::of(&["a", "b"]);
+    assert_eq!(bench.ask(1, 1), ["a"]);
+    let wants = Wants { priority: vec!["b".into()], ..Wants::default() };
+    assert_eq!(bench.ask_for(2, ask(1), wants), ["b"]);
+    let wants = Wants { provider: Some("b".into()), model: Some("m".into()), ..Wants::default() };
+    assert_eq!(bench.ask_for(3, ask(1), wants), ["b"]);
+    assert_eq!(bench.grants[&job(3)].model, "m");
+    let wants = Wants { model: Some("b-1".into()), ..Wants::default() };
+    assert_eq!(bench.ask_for(4, ask(1), wants), ["b"]);
+}
+
+#[test]
+fn nobody_capable_is_refused_before_any_request() {
+    let mut bench = Bench::of(&["a"]);
+    let large = Ask { window: 900, ..ask(1) };
+    assert_eq!(bench.ask_for(1, large, Wants::default()), ["refused no_capable_provider"]);
+    let wants = Wants { provider: Some("x".into()), ..Wants::default() };
+    assert_eq!(bench.ask_for(2, ask(1), wants), ["refused no_capable_provider"]);
+    let mut bench = Bench::new(vec![Provider { supports_tools: Some(false), ..provider("a") }, provider("b")]);
+    assert_eq!(bench.ask(1, 1), ["b"]);
+    assert_eq!(bench.ask_for(2, Ask { tools: false, ..ask(1) }, Wants::default()), ["a"]);
+}
+
+#[test]
+fn a_reply_gets_the_room_that_the_window_leaves() {
+    let mut bench = Bench::of(&["a"]);
+    bench.ask_for(1, Ask { window: 700, ..ask(1) }, Wants::default());
+    assert_eq!(bench.grants[&job(1)].max_output, 300);
+    bench.ask_for(2, Ask { max_output: 50, ..ask(1) }, Wants::default());
+    assert_eq!(bench.grants[&job(2)].max_output, 50);
+}
+
+#[test]
+fn throttled_goes_to_the_same_provider_at_the_named_instant_and_not_a_moment_earlier() {
+    let mut bench = Bench::of(&["a", "b"]);
+    bench.ask(1, 1);
+    bench.report(1, AnswerClass::RateLimited, Some(Wait::For(17_000)));
+    assert_eq!(bench.ask(1, 1), ["NotBefore Some(17000)"]);
+    assert_eq!(bench.ask(2, 9), ["NotBefore Some(17000)"]);
+    assert_eq!(bench.after(Duration::from_millis(16_999)), [] as [&str; 0]);
+    assert_eq!(bench.router.poll_timeout(), Some(bench.now + Duration::from_millis(1)));
+    assert_eq!(bench.after(Duration::from_millis(1)), ["a", "a"]);
+}
+
+#[test]
+fn a_wait_above_a_minute_goes_to_the_next_at_once_and_without_a_next_ends_the_job() {
+    let mut bench = Bench::of(&["a", "b"]);
+    bench.ask(1, 1);
+    bench.report(1, AnswerClass::Unavailable, Some(Wait::For(61_000)));
+    assert_eq!(bench.ask(1, 1), ["b"]);
+    let mut bench = Bench::of(&["a"]);
+    bench.ask(1, 1);
+    bench.report(1, AnswerClass::RateLimited, Some(Wait::For(3_600_000)));
+    assert_eq!(bench.ask(1, 1), ["refused all_open"]);
+    assert_eq!(bench.router.opens_at(&Wants::default(), bench.now), Opening::At(bench.now + SECOND * 3_540));
+    bench.now += SECOND * 3_540;
+    assert_eq!(bench.ask(1, 1), ["NotBefore Some(60000)"]);
+}
+
+#[test]
+fn closed_and_until_reset_shut_the_account_for_all_who_share_it() {
+    for (class, wait) in [(AnswerClass::Closed, None), (AnswerClass::RateLimited, Some(Wait::UntilReset))] {
+        let shared = Provider { account: "a".into(), ..provider("a2") };
+        let mut bench = Bench::new(vec![provider("a"), shared, provider("b")]);
+        bench.ask(1, 1);
+        bench.report(1, class, wait);
+        assert_eq!(bench.ask(1, 1), ["b"]);
+        let wants = Wants { provider: Some("a2".into()), ..Wants::default() };
+        assert_eq!(bench.ask_for(2, ask(1), wants.clone()), ["refused all_open"]);
+        assert_eq!(bench.router.opens_at(&wants, bench.now), Opening::Never);
+    }
+}
+
+/// Fails every attempt of one call with `class`; the providers in the order in which they were tried, and the end.
+fn walk(ids: &[&str], class: AnswerClass) -> String {
+    let mut bench = Bench::of(ids);
+    let mut seen = Vec::new();
+    for _ in 0..50 {
+        let mut told = bench.ask(1, 1);
+        while told.last().is_some_and(|line| line.contains("Some(")) {
+            let wake = bench.router.poll_timeout().expect("a wait with an end");
+            told = bench.after(wake - bench.now);
+        }
+        let line = told.pop().expect("an answer");
+        seen.push(line.clone());
+        if line.starts_with("refused") {
+            break;
+        }
+        bench.report(1, class, None);
+    }
+    seen.join(" ")
+}
+
+#[test]
+fn two_attempts_while_another_may_be_asked_five_when_not_two_fallbacks_then_the_end() {
+    use AnswerClass::{Closed, RateLimited, Timeout, Unavailable};
+    assert_eq!(walk(&["a"], Unavailable), "a a a a a refused attempts");
+    assert_eq!(walk(&["a", "b"], Unavailable), "a a b b b b b refused attempts");
+    assert_eq!(walk(&["a", "b", "c", "d"], Unavailable), "a a b b c c c c c refused attempts");
+    assert_eq!(walk(&["a", "b"], RateLimited), "a a b b b b b refused attempts");
+    assert_eq!(walk(&["a", "b", "c"], Timeout), "a b c c c c c refused attempts");
+    assert_eq!(walk(&["a", "b"], Closed), "a b refused all_open");
+}
+
+#[test]
+fn who_was_left_is_asked_again_only_when_the_other_cannot_be() {
+    let mut bench = Bench::of(&["a", "b"]);
+    bench.ask(1, 1);
+    bench.report(1, AnswerClass::Timeout, None);
+    assert_eq!(bench.ask(1, 1), ["b"]);
+    bench.report(1, AnswerClass::Closed, None);
+    assert_eq!(bench.ask(1, 1), ["Backoff Some(1000)"]);
+    assert_eq!(bench.after(SECOND), ["a"]);
+}
+
+#[test]
+fn a_new_call_begins_anew() {
+    let mut bench = Bench::of(&["a", "b"]);
+    bench.ask(1, 1);
+    bench.report(1, AnswerClass::Timeout, None);
+    assert_eq!(bench.ask(1, 1), ["b"]);
+    bench.report(1, AnswerClass::Success, None);
+    assert_eq!(bench.ask(1, 2), ["a"]);
+}
+
+#[test]
+fn concurrency_is_waited_for_and_nine_is_served_before_zero() {
+    let mut bench = Bench::new(vec![Provider { max_concurrency: Some(1), ..provider("a") }]);
+    assert_eq!(bench.ask(1, 1), ["a"]);
+    assert_eq!(bench.ask_for(2, Ask { priority: 0, ..ask(1) }, Wants::default()), ["Concurrency None"]);
+    assert_eq!(bench.ask_for(3, Ask { priority: 9, ..ask(1) }, Wants::default()), ["Concurrency None"]);
+    assert_eq!(bench.report(1, AnswerClass::Success, None), ["a"]);
+    assert!(bench.grants.contains_key(&job(3)));
+}
+
+#[test]
+fn what_a_dead_or_withdrawn_asker_held_comes_back_once() {
+    let mut bench = Bench::new(vec![Provider { max_concurrency: Some(1), ..provider("a") }]);
+    bench.ask(1, 1);
+    bench.ask(2, 1);
+    bench.ask(3, 1);
+    bench.router.gone(&job(1), bench.now);
+    assert_eq!(bench.told(), ["a"]);
+    bench.router.gone(&job(1), bench.now);
+    assert_eq!(bench.report(1, AnswerClass::RateLimited, Some(Wait::For(9_000))), [] as [&str; 0]);
+    assert_eq!(bench.router.accounts[0].in_flight(), 1);
+    bench.router.withdraw(&job(2), 7, bench.now);
+    assert_eq!(bench.told(), [] as [&str; 0], "another call's withdrawal");
+    bench.router.withdraw(&job(2), 1, bench.now);
+    assert_eq!(bench.told(), ["a"]);
+}
+
+#[test]
+fn an_older_generation_frees_its_slot_and_changes_no_more_than_a_named_wait() {
+    let mut bench = Bench::of(&["a", "b"]);
+    bench.ask(1, 1);
+    bench.ask(2, 1);
+    bench.ask(3, 1);
+    bench.report(1, AnswerClass::Closed, None);
+    let generation = bench.router.accounts[0].generation();
+    bench.report(2, AnswerClass::Closed, None);
+    bench.report(3, AnswerClass::RateLimited, Some(Wait::For(5_000)));
+    assert_eq!(bench.router.accounts[0].generation(), generation);
+    assert_eq!(bench.router.accounts[0].in_flight(), 0);
+    assert_eq!(bench.router.accounts[0].not_before(), Some(bench.now + SECOND * 5));
+}
+
+#[test]
+fn a_lease_of_another_job_cannot_be_reported() {
+    let mut bench = Bench::of(&["a"]);
+    bench.ask(1, 1);
+    let theirs = report_of(&bench.grants[&job(1)], AnswerClass::Closed, None);
+    bench.router.report(&job(2), &theirs, bench.now, 0.0);
+    assert_eq!(bench.router.accounts[0].in_flight(), 1);
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Ask { job: u8, call: u64 },
+    Withdraw { job: u8 },
+    Gone { job: u8 },
+    Report { job: u8, class: AnswerClass, wait: Option<u64> },
+    Pass { ms: u64 },
+}
+
+fn any_act() -> impl Strategy<Value = Act> {
+    let class = prop_oneof![
+        Just(AnswerClass::Success),
+        Just(AnswerClass::RateLimited),
+        Just(AnswerClass::Unavailable),
+        Just(AnswerClass::Timeout),
+        Just(AnswerClass::Withdrawn),
+        Just(AnswerClass::ContextOverflow),
+    ];
+    prop_oneof![
+        4 => (0u8..6, 0u64..3).prop_map(|(job, call)| Act::Ask { job, call }),
+        1 => (0u8..6).prop_map(|job| Act::Withdraw { job }),
+        1 => (0u8..6).prop_map(|job| Act::Gone { job }),
+        4 => (0u8..6, class, prop::option::of(0u64..90_000)).prop_map(|(job, class, wait)| Act::Report { job, class, wait }),
+        2 => (0u64..70_000).prop_map(|ms| Act::Pass { ms }),
+    ]
+}
+
+/// What must hold, kept apart from the router: who holds a lease, who waits, and until when an account is forbidden.
+#[derive(Default)]
+struct Model {
+    held: HashMap<JobId, Grant>,
+    waiting: std::collections::BTreeSet<JobId>,
+    forbidden: HashMap<String, Instant>,
+}
+
+impl Model {
+    fn hear(&mut self, router: &mut Router, now: Instant) -> Result<(), TestCaseError> {
+        while let Some(told) = router.poll_event() {
+            prop_assert!(self.waiting.contains(&told.job), "an answer to nobody: {told:?}");
+            match told.answer {
+                Answer::Wait { .. } => continue,
+                Answer::Grant(grant) => {
+                    let until = self.forbidden.get(&grant.account);
+                    prop_assert!(until.is_none_or(|until| *until <= now), "granted before a not-before");
+                    self.held.insert(told.job.clone(), *grant);
+                }
+                Answer::Refuse { .. } | Answer::Park => {}
+            }
+            self.waiting.remove(&told.job);
+        }
+        for (account, bound) in [("a", 2), ("b", 1)] {
+            let in_flight = self.held.values().filter(|grant| grant.account == account).count();
+            prop_assert!(in_flight <= bound, "{in_flight} at {account}");
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_grant_before_a_not_before_no_more_than_the_concurrency_and_an_end_for_every_ask(
+        acts in prop::collection::vec(any_act(), 1..120), rolls in prop::collection::vec(0.0f64..1.0, 120),
+    ) {
+        let of = |id: &str, bound| Provider { max_concurrency: Some(bound), ..provider(id) };
+        let mut router = Router::new(vec![of("a", 2), of("b", 1)], 8);
+        let mut model = Model::default();
+        let mut now = Instant::now();
+        for (act, roll) in acts.into_iter().zip(rolls) {
+            match act {
+                Act::Ask { job: number, call } => {
+                    model.held.remove(&job(number));
+                    model.waiting.insert(job(number));
+                    router.ask(&job(number), ask(call), Wants::default(), now, roll);
+                }
+                Act::Withdraw { job: number } => {
+                    let call = router.calls.get(&job(number)).map_or(0, |call| call.call);
+                    if router.calls.contains_key(&job(number)) {
+                        model.held.remove(&job(number));
+                        model.waiting.remove(&job(number));
+                    }
+                    router.withdraw(&job(number), call, now);
+                }
+                Act::Gone { job: number } => {
+                    model.held.remove(&job(number));
+                    model.waiting.remove(&job(number));
+                    router.gone(&job(number), now);
+                }
+                Act::Report { job: number, class, wait } => if let Some(grant) = model.held.remove(&job(number)) {
+                    if let Some(ms) = wait {
+                        let until = model.forbidden.entry(grant.account.clone()).or_insert(now);
+                        *until = (*until).max(now + Duration::from_millis(ms));
+                    }
+                    let report = report_of(&grant, class, wait.map(Wait::For));
+                    router.report(&job(number), &report, now, roll);
+                },
+                Act::Pass { ms } => {
+                    now += Duration::from_millis(ms);
+                    router.handle_timeout(now);
+                }
+            }
+            model.hear(&mut router, now)?;
+        }
+        // From here on all who hold a lease report success, and time passes: nobody may be left waiting.
+        for _ in 0..200 {
+            if model.waiting.is_empty() {
+                break;
+            }
+            for (holder, grant) in std::mem::take(&mut model.held) {
+                router.report(&holder, &report_of(&grant, AnswerClass::Success, None), now, 0.0);
+                model.hear(&mut router, now)?;
+            }
+            if let Some(wake) = router.poll_timeout() {
+                now = now.max(wake);
+            }
+            router.handle_timeout(now);
+            model.hear(&mut router, now)?;
+        }
+        prop_assert!(model.waiting.is_empty(), "left waiting: {:?}", model.waiting);
+    }
+}

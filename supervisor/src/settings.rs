@@ -1,0 +1,48 @@
+//! What a supervisor is started with: everything resolved, so that nothing below reads a configuration file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ukai_protocol::lease::{Prices, Timeouts, Wire};
+use ukai_protocol::secret::Secret;
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Absolute. Held by one supervisor at a time.
+    pub state_dir: PathBuf,
+    /// Where workers and clients connect; at most 107 bytes.
+    pub socket: PathBuf,
+    /// Worker processes at a time.
+    pub max_workers: usize,
+    pub heartbeat: Duration,
+    /// Silence after which a worker counts as hung.
+    pub hang: Duration,
+    /// From TERM to KILL.
+    pub term_grace: Duration,
+    /// How long a worker outlives its supervisor, waiting for the next one.
+    pub orphan_grace: Duration,
+    /// In the order of the configuration.
+    pub providers: Vec<Provider>,
+    pub worker_program: PathBuf,
+}
+
+#[derive(Clone, Debug)]
+pub struct Provider {
+    pub id: String,
+    /// Providers of one account share its waits, its closing and its concurrency.
+    pub account: String,
+    pub wire: Wire,
+    pub url: String,
+    pub model: String,
+    pub key: Option<Secret>,
+    /// Input + output, tokens.
+    pub context_window: u64,
+    /// Tokens of one reply.
+    pub max_output: u64,
+    pub prices: Option<Prices>,
+    pub timeouts: Timeouts,
+    /// Requests in flight at a time; None = as many as there are workers.
+    pub max_concurrency: Option<usize>,
+    /// None = not known, which counts as capable.
+    pub supports_tools: Option<bool>,
+}
