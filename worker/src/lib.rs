@@ -14,7 +14,6 @@ pub mod tool;
 
 mod job;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// `sysexits.h`: the command was used wrongly. Exits 64–78 are never retried by the supervisor.
@@ -33,21 +32,12 @@ pub fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next().as_deref().and_then(std::ffi::OsStr::to_str) {
         Some("job") => job::main(args.collect()),
-        Some("script") => script(args.collect()),
+        Some("script") => provider::script::serve_main(args.collect()),
         Some("--version") => {
             say(&format!("ukai-worker {}", env!("CARGO_PKG_VERSION")));
             ExitCode::SUCCESS
         }
         _ => fail(EX_USAGE, USAGE),
-    }
-}
-
-fn script(mut args: Vec<OsString>) -> ExitCode {
-    if args.first().is_some_and(|verb| verb == "serve") {
-        args.remove(0);
-        provider::script::serve_main(args)
-    } else {
-        fail(EX_USAGE, USAGE)
     }
 }
 
