@@ -15,10 +15,18 @@ pub struct Start {
     pub args: Vec<OsString>,
     pub env: Vec<(OsString, OsString)>,
     pub workdir: Option<PathBuf>,
-    /// Written to the child's stdin, which is then closed: the inherited descriptor for a token.
-    pub stdin: Vec<u8>,
+    pub stdin: Stdin,
     pub stdout: Stdio,
     pub stderr: Stdio,
+}
+
+/// What the child finds on descriptor 0.
+pub enum Stdin {
+    Null,
+    /// These bytes, then the end: how a token is handed over without an argument or a variable.
+    Given(Vec<u8>),
+    /// A pipe that [`Child::stdin`] holds open: the child can tell when we are gone.
+    Open,
 }
 
 /// A pipe takes this much without a reader (POSIX guarantees 4 KiB, Linux gives 64).
@@ -36,20 +44,25 @@ pub fn own_environment() -> Vec<(OsString, OsString)> {
 
 /// Starts it in a process group of its own. Blocks for the fork: call it from a thread that may.
 pub fn start(what: Start) -> io::Result<Child> {
-    if what.stdin.len() > STDIN_BYTES_MAX {
-        return Err(io::Error::other("more for stdin than a pipe takes at once"));
-    }
     let mut command = Command::new(&what.program);
     command.args(&what.args).env_clear().envs(what.env).process_group(0);
-    command.stdin(if what.stdin.is_empty() { Stdio::null() } else { Stdio::piped() });
+    command.stdin(match &what.stdin {
+        Stdin::Null => Stdio::null(),
+        Stdin::Given(bytes) if bytes.len() > STDIN_BYTES_MAX => {
+            return Err(io::Error::other("more for stdin than a pipe takes at once"));
+        }
+        Stdin::Given(_) | Stdin::Open => Stdio::piped(),
+    });
     command.stdout(what.stdout).stderr(what.stderr);
     if let Some(workdir) = what.workdir {
         command.current_dir(workdir);
     }
     let mut child = command.spawn()?;
-    if let Some(mut pipe) = child.stdin.take() {
+    if let Stdin::Given(bytes) = what.stdin
+        && let Some(mut pipe) = child.stdin.take()
+    {
         // A child that died before reading is seen by its exit, not here.
-        match pipe.write_all(&what.stdin) {
+        match pipe.write_all(&bytes) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
             _ => {}
         }

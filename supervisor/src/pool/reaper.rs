@@ -91,7 +91,7 @@ mod tests {
                 args: vec!["-c".into(), script.into()],
                 env: process::own_environment(),
                 workdir: None,
-                stdin: Vec::new(),
+                stdin: process::Stdin::Null,
                 stdout: Stdio::null(),
                 stderr: Stdio::null(),
             })

@@ -52,7 +52,7 @@ pub fn worker(settings: &Settings, order: &Order<'_>) -> io::Result<Child> {
         args,
         env: process::own_environment(),
         workdir: Some(Path::new("/").to_owned()),
-        stdin,
+        stdin: process::Stdin::Given(stdin),
         stdout: Stdio::null(),
         stderr: Stdio::piped(),
     })
