@@ -61,20 +61,13 @@ struct Sandbox;
 pub fn parse(text: &str, file: &Path, base: &Path) -> Result<Policy, Fault> {
     let source = Source { file, text, format: Format::Yaml };
     let read: File = source.read()?;
-    let fault = |key: &str, why: String, next: &str| Fault {
-        file: file.to_owned(),
-        line: text.lines().position(|line| line.trim_start().starts_with(key)).map(|at| at + 1),
-        key: Some(key.to_owned()),
-        why,
-        next: next.to_owned(),
-    };
     if read.version != VERSION {
         let why = format!("{} is not known here, {VERSION} is", read.version);
-        return Err(fault("version", why, "use the ukai that wrote it, or write version: 1"));
+        return Err(source.at_key("version", why, "use the ukai that wrote it, or write version: 1"));
     }
     let count = read.rules.allow.len() + read.rules.ask.len() + read.rules.deny.len();
     if count > RULES_MAX {
-        return Err(fault("rules", format!("there are {count}, at most {RULES_MAX} may be"), "merge some"));
+        return Err(source.at_key("rules", format!("there are {count}, at most {RULES_MAX} may be"), "merge some"));
     }
     let rules = |entries: Vec<RuleEntry>| entries.into_iter().map(|entry| entry.at(base)).collect();
     Ok(Policy {

@@ -106,6 +106,17 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// A fault under a key of the top level, wherever it stands.
+    #[must_use]
+    pub fn at_key(self, key: &str, why: impl Into<String>, next: impl Into<String>) -> Fault {
+        let line = self.text.lines().position(|line| {
+            let line = line.trim_start_matches([' ', '\t', '{', ',', '[', '"']);
+            line.strip_prefix(key).is_some_and(|rest| !rest.starts_with(is_key_char))
+        });
+        let (file, key) = (self.file.to_owned(), Some(key.to_owned()));
+        Fault { file, line: line.map(|at| at + 1), key, why: why.into(), next: next.into() }
+    }
+
     fn from_reader(self, message: &str, offset: Option<usize>) -> Fault {
         if let Some((key, known)) = unknown_field(message) {
             return self.unknown(key, &known, offset);
