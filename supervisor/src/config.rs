@@ -5,6 +5,7 @@
 
 #![deny(clippy::disallowed_methods)]
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
@@ -45,6 +46,8 @@ pub struct Config {
     pub disabled_tools: Vec<String>,
     pub supervision: Supervision,
     pub desktop: Option<bool>,
+    /// The keys that the file sets, as `table.key`: where a value comes from.
+    pub set: BTreeSet<String>,
     /// What a person should know although it is no error, one line each.
     pub warnings: Vec<String>,
 }
@@ -103,6 +106,7 @@ impl Default for Config {
             disabled_tools: Vec::new(),
             supervision: Supervision::default(),
             desktop: None,
+            set: BTreeSet::new(),
             warnings: Vec::new(),
         }
     }
@@ -120,7 +124,8 @@ impl Config {
                 return Err(source.fault(value.span().start, key, "it is not in this version", "take it out"));
             }
         }
-        let mut config = Config { file: Some(file.to_owned()), ..Config::default() };
+        let set = keys(&source.read()?);
+        let mut config = Config { file: Some(file.to_owned()), set, ..Config::default() };
         if let Some(value) = read.max_workers {
             if !(1..=MAX_WORKERS_MAX).contains(value.get_ref()) {
                 let why = format!("it must be from 1 to {MAX_WORKERS_MAX}");
@@ -159,6 +164,14 @@ impl Config {
             self.providers.iter().map(|provider| &*provider.id).collect()
         }
     }
+}
+
+fn keys(table: &toml::Table) -> BTreeSet<String> {
+    let below = |key: &str, value: &toml::Value| match value {
+        toml::Value::Table(table) => table.keys().map(|name| format!("{key}.{name}")).collect(),
+        _ => vec![key.to_owned()],
+    };
+    table.iter().flat_map(|(key, value)| below(key, value)).collect()
 }
 
 fn check_when_all_open(source: Source<'_>, value: Option<Spanned<String>>) -> Result<(), Fault> {
