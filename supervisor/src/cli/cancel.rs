@@ -90,8 +90,9 @@ fn alone(context: &Context, selection: Selection) -> Result<(Vec<JobId>, u8), Fa
 fn end(context: &Context, run: &Recovered, grace: Duration) -> Result<bool, Failure> {
     let id = &run.id;
     if let Some(process) = &run.progress.process {
-        process_tree::end(process, grace)
-            .map_err(|error| Failure::failed(format!("ending the processes of {id}: {error}; type: kill -9 {}", process.pid)))?;
+        process_tree::end(process, grace).map_err(|error| {
+            Failure::failed(format!("ending the processes of {id}: {error}; type: kill -9 {}", process.pid))
+        })?;
     }
     if run.problem.is_some() || run.progress.status.is_ended() {
         return Ok(false);

@@ -41,10 +41,7 @@ impl Client {
     /// The same, where a verb cannot do without one.
     pub async fn connect_or_say(context: &Context, what_to_type: &str) -> Result<Self, Failure> {
         Client::connect(context).await?.ok_or_else(|| {
-            Failure::usage(format!(
-                "no ukai server listens for {}; {what_to_type}",
-                context.state.root().display()
-            ))
+            Failure::usage(format!("no ukai server listens for {}; {what_to_type}", context.state.root().display()))
         })
     }
 

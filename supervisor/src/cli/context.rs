@@ -19,14 +19,14 @@ pub(crate) struct Context {
 
 impl Context {
     pub fn new(global: Global) -> Result<Self, Failure> {
-        let current_folder = env::current_dir()
-            .map_err(|error| Failure::usage(format!("finding the current folder: {error}; change to one that exists")))?;
+        let current_folder = env::current_dir().map_err(|error| {
+            Failure::usage(format!("finding the current folder: {error}; change to one that exists"))
+        })?;
         let state = match global.state_dir {
             Some(folder) => StateDir::new(current_folder.join(folder)),
-            None => StateDir::from_environment(
-                env::var_os("XDG_STATE_HOME").as_deref(),
-                env::var_os("HOME").as_deref(),
-            )?,
+            None => {
+                StateDir::from_environment(env::var_os("XDG_STATE_HOME").as_deref(), env::var_os("HOME").as_deref())?
+            }
         };
         let loaded = load::load(global.config.as_deref())?;
         Ok(Context { loaded, state, output: global.output, current_folder })

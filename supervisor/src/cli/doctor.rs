@@ -69,7 +69,10 @@ fn configuration(context: &Context) -> Vec<Fact> {
         ("supervision.hang", duration::show(supervision.hang_ms)),
         ("supervision.term_grace", duration::show(supervision.term_grace_ms)),
         ("supervision.orphan_grace", duration::show(supervision.orphan_grace_ms)),
-        ("tools.disable", if config.disabled_tools.is_empty() { "none".to_owned() } else { config.disabled_tools.join(", ") }),
+        (
+            "tools.disable",
+            if config.disabled_tools.is_empty() { "none".to_owned() } else { config.disabled_tools.join(", ") },
+        ),
     ];
     let mut facts = vec![fact(TOPIC, "file", file.clone(), context.loaded.origin.as_str())];
     facts.extend(values.into_iter().map(|(key, value)| fact(TOPIC, key, value, origin(key))));
@@ -83,7 +86,8 @@ fn providers(config: &Config) -> Vec<Fact> {
         return config.providers.iter().flat_map(|provider| described(provider, &file)).collect();
     }
     let presets: Vec<Provider> = preset::PRESETS.iter().filter_map(provider::from_preset).collect();
-    let ready: Vec<_> = presets.iter().filter(|preset| !matches!(key::read(&preset.key), Err(key::KeyError::Absent(_)))).collect();
+    let ready: Vec<_> =
+        presets.iter().filter(|preset| !matches!(key::read(&preset.key), Err(key::KeyError::Absent(_)))).collect();
     if ready.is_empty() {
         let looked_for: Vec<_> = preset::PRESETS.iter().filter_map(|preset| preset.key_variable).collect();
         let why = format!("none; none of these is set: {}", looked_for.join(", "));
@@ -100,7 +104,9 @@ fn described(provider: &Provider, origin: &str) -> Vec<Fact> {
     let key = match key::read(&provider.key) {
         Ok(Some((_, found))) => fact(TOPIC, of("key"), "present", found.to_string()),
         Ok(None) => fact(TOPIC, of("key"), "none configured", origin),
-        Err(error @ key::KeyError::Absent(_)) if provider.loopback => fact(TOPIC, of("key"), "absent", error.to_string()),
+        Err(error @ key::KeyError::Absent(_)) if provider.loopback => {
+            fact(TOPIC, of("key"), "absent", error.to_string())
+        }
         Err(error) => bad(TOPIC, of("key"), error.to_string(), looked(&provider.key)),
     };
     vec![
@@ -159,7 +165,12 @@ async fn server(context: &Context) -> Vec<Fact> {
         Ok(Some(status)) => vec![
             fact(TOPIC, "pid", status.pid.to_string(), ""),
             fact(TOPIC, "version", status.version, ""),
-            fact(TOPIC, "jobs", format!("{} running, {} queued, at most {} workers", status.running, status.queued, status.max_workers), ""),
+            fact(
+                TOPIC,
+                "jobs",
+                format!("{} running, {} queued, at most {} workers", status.running, status.queued, status.max_workers),
+                "",
+            ),
         ],
         Ok(None) => vec![fact(TOPIC, "state", "none listens; `ukai run` hosts its own, `ukai serve` starts one", "")],
         Err(failure) => vec![bad(TOPIC, "state", failure.text, "")],

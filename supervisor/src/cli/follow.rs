@@ -169,7 +169,8 @@ impl<'a> Follow<'a> {
 
     /// Asks how the open jobs stand, and keeps the results of those that have ended.
     async fn look(&mut self) -> Result<(), Failure> {
-        let open: Vec<_> = self.jobs.iter().filter(|(_, seen)| seen.ended.is_none()).map(|(id, _)| id.clone()).collect();
+        let open: Vec<_> =
+            self.jobs.iter().filter(|(_, seen)| seen.ended.is_none()).map(|(id, _)| id.clone()).collect();
         for id in open {
             let Some(client) = Client::connect(self.context).await? else { return Ok(()) };
             let (row, result) = client.shown(id.as_str()).await?;
@@ -205,7 +206,11 @@ impl<'a> Follow<'a> {
                 Output::Json | Output::StreamJson => self.out(&json::result(row, result)),
                 Output::Text => {
                     let text = print::clean(result.text.trim_end());
-                    let title = if several { format!("== {} ({})\n", print::brief(&row.name, 64), row.id) } else { String::new() };
+                    let title = if several {
+                        format!("== {} ({})\n", print::brief(&row.name, 64), row.id)
+                    } else {
+                        String::new()
+                    };
                     if several || !text.is_empty() {
                         self.out(&format!("{title}{text}"));
                     }

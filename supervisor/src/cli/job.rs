@@ -74,7 +74,9 @@ fn from_file(context: &Context, file: &Path, flags: &Flags, notes: &mut Vec<Stri
     let path = context.current_folder.join(file);
     let shown = file.display();
     let format = Format::of(&path).ok_or_else(|| {
-        Failure::usage(format!("reading the job {shown}: its name ends in none of .toml, .yaml, .yml, .json; rename it"))
+        Failure::usage(format!(
+            "reading the job {shown}: its name ends in none of .toml, .yaml, .yml, .json; rename it"
+        ))
     })?;
     let text = load::read_text(&path)
         .map_err(|error| Failure::usage(format!("reading the job {shown}: {error}; name a file that exists")))?;
@@ -189,7 +191,10 @@ fn resolve(
 
 fn readable_folder(path: &Path) -> Result<PathBuf, Failure> {
     let fault = |error: io::Error| {
-        Failure::usage(format!("the workdir {} cannot be used: {error}; name a folder that you can read", path.display()))
+        Failure::usage(format!(
+            "the workdir {} cannot be used: {error}; name a folder that you can read",
+            path.display()
+        ))
     };
     let real = path.canonicalize().map_err(fault)?;
     std::fs::read_dir(&real).map_err(fault)?;
@@ -230,7 +235,8 @@ fn flag_rules(policy: &mut Policy, flags: &Flags, base: &Path) -> Result<(), Fai
 fn check_provider_ids(context: &Context, pinned: Option<&str>, policy: &Policy) -> Result<(), Failure> {
     let known = context.loaded.config.provider_ids();
     let pinned = pinned.map(|id| ("the provider", id));
-    let priority = policy.provider_priority.iter().map(|id| ("provider_priority of the tool policy: the provider", &**id));
+    let priority =
+        policy.provider_priority.iter().map(|id| ("provider_priority of the tool policy: the provider", &**id));
     for (what, id) in pinned.into_iter().chain(priority) {
         if !known.contains(&id) {
             let next = match nearest(id, known.iter().copied()) {

@@ -190,7 +190,14 @@ mod tests {
             status: JobStatus::Aborted,
             outcome: Some(Outcome::Ended(job::Cause::new(CauseKind::Limit(Limit::Steps), "25 of 25"))),
             attention: true,
-            used: Used { steps: 25, tool_calls: 3, input_tokens: 10, output_tokens: 2, cost_usd: 0.5, ..Used::default() },
+            used: Used {
+                steps: 25,
+                tool_calls: 3,
+                input_tokens: 10,
+                output_tokens: 2,
+                cost_usd: 0.5,
+                ..Used::default()
+            },
             restarts: 1,
             provider: Some("lab".into()),
             note: String::new(),
@@ -205,7 +212,12 @@ mod tests {
 
     #[test]
     fn a_result_is_these_bytes() {
-        let row = JobRow { status: JobStatus::Completed, outcome: Some(Outcome::Completed { attention: false }), attention: false, ..a_row() };
+        let row = JobRow {
+            status: JobStatus::Completed,
+            outcome: Some(Outcome::Completed { attention: false }),
+            attention: false,
+            ..a_row()
+        };
         let denied = vec![DeniedCall {
             tool: "Bash".into(),
             input: serde_json::from_str(r#"{"command":"ls"}"#).expect("an object"),

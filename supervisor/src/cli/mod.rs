@@ -33,6 +33,7 @@ mod table;
 
 use context::Context;
 use failure::Failure;
+pub(crate) use print::note;
 
 /// Runs many AI agent jobs in parallel on one machine, unattended.
 #[derive(Debug, Parser)]

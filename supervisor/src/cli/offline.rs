@@ -106,7 +106,8 @@ pub(crate) fn records(state: &StateDir, id: &JobId, mut each: impl FnMut(Happene
     let mut expected = 1;
     let read = log_file::read(&log, 0, None, |bytes| {
         splitter.feed(bytes, |line| {
-            let record = event_log::decode(line, expected).map_err(|damage| Bad(format!("line {expected}: {damage}")))?;
+            let record =
+                event_log::decode(line, expected).map_err(|damage| Bad(format!("line {expected}: {damage}")))?;
             expected += 1;
             each(Happened { job: id.clone(), seq: record.seq, at: record.at, event: record.event });
             Ok::<_, Bad>(())
@@ -115,10 +116,9 @@ pub(crate) fn records(state: &StateDir, id: &JobId, mut each: impl FnMut(Happene
     match read {
         Ok(()) => Ok(()),
         Err(ReadError::Io(error)) => Err(Failure::failed(StoreError::io("reading", &log, &error))),
-        Err(ReadError::Refused(Bad(why))) => Err(Failure::failed(format!(
-            "reading {}: {why}; what stands before it was shown",
-            log.display()
-        ))),
+        Err(ReadError::Refused(Bad(why))) => {
+            Err(Failure::failed(format!("reading {}: {why}; what stands before it was shown", log.display())))
+        }
     }
 }
 

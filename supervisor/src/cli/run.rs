@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use ukai_protocol::job::JobSpec;
+
 use super::client::Client;
 use super::context::Context;
 use super::failure::Failure;
-use super::follow::{Follow, Wish};
+use super::follow::{End, Follow, Wish};
 use super::serve::drain;
 use super::signals::{Heard, Signals};
 use super::{job, print, submit};
@@ -34,28 +36,23 @@ pub(crate) async fn run(context: &Context, args: Args) -> Result<u8, Failure> {
     }
     let jobs = jobs?;
     let mut signals = Signals::new()?;
-    let Some(client) = Client::connect(context).await? else {
-        let host = host::host(context.settings()?).await.map_err(Failure::usage)?;
-        let followed = here(context, jobs, &mut signals).await;
-        return leave(&host, &mut signals, followed).await;
+    if let Some(client) = Client::connect(context).await? {
+        return Ok(follow(context, client, jobs, &mut signals).await?.code);
+    }
+    let host = host::host(context.settings()?).await.map_err(Failure::usage)?;
+    let followed = match Client::connect_or_say(context, "the one started here has gone; see its words above").await {
+        Ok(client) => follow(context, client, jobs, &mut signals).await,
+        Err(failure) => Err(failure),
     };
-    let ids = submit::send(client, jobs).await?;
-    let mut asked = false;
-    let wish = async || match signals.next().await {
-        // The server is another process: its other jobs are not ours to end.
-        Heard::Interrupt if !std::mem::replace(&mut asked, true) => Wish::Cancel,
-        Heard::Interrupt | Heard::Terminate => Wish::Leave,
-    };
-    Ok(Follow::new(context, ids).to_the_end(wish).await?.code)
+    if followed.as_ref().is_ok_and(|end| !end.left) {
+        stay(&host, &mut signals).await;
+    }
+    drain(host, &mut signals).await;
+    Ok(followed?.code)
 }
 
-/// The jobs at the supervisor that this process hosts.
-async fn here(
-    context: &Context,
-    jobs: Vec<ukai_protocol::job::JobSpec>,
-    signals: &mut Signals,
-) -> Result<super::follow::End, Failure> {
-    let client = Client::connect_or_say(context, "try again").await?;
+/// Ctrl-C cancels these jobs and no others; a second one, or SIGTERM, leaves.
+async fn follow(context: &Context, client: Client, jobs: Vec<JobSpec>, signals: &mut Signals) -> Result<End, Failure> {
     let ids = submit::send(client, jobs).await?;
     let mut asked = false;
     let wish = async || match signals.next().await {
@@ -65,22 +62,13 @@ async fn here(
     Follow::new(context, ids).to_the_end(wish).await
 }
 
-/// The host stays until nothing runs and nothing can start soon (spec §1), unless it was told to stop.
-async fn leave(
-    host: &Host,
-    signals: &mut Signals,
-    followed: Result<super::follow::End, Failure>,
-) -> Result<u8, Failure> {
-    if followed.as_ref().is_ok_and(|end| !end.left) {
-        tokio::select! {
-            idle = host.idle() => {
-                for (id, why) in idle.queued {
-                    print::note(&format!("ukai: {id} stays queued ({why}); type: ukai serve"));
-                }
-            }
-            _ = signals.next() => {}
-        }
+/// A host stays until nothing runs and nothing can start soon (spec §1), or until it is told to go.
+async fn stay(host: &Host, signals: &mut Signals) {
+    let idle = tokio::select! {
+        idle = host.idle() => idle,
+        _ = signals.next() => None,
+    };
+    for (id, why) in idle.unwrap_or_default().queued {
+        print::note(&format!("ukai: {id} stays queued ({why}); type: ukai serve"));
     }
-    drain(host, signals).await;
-    Ok(followed?.code)
 }

@@ -12,7 +12,8 @@ const WHY_CHARS_MAX: usize = 60;
 
 #[must_use]
 pub fn jobs(rows: &[JobRow]) -> String {
-    let mut cells = vec![["JOB", "NAME", "STATUS", "STEPS", "TOOLS", "TOKENS", "RESTARTS", "PROVIDER", ""].map(str::to_owned)];
+    let mut cells =
+        vec![["JOB", "NAME", "STATUS", "STEPS", "TOOLS", "TOKENS", "RESTARTS", "PROVIDER", ""].map(str::to_owned)];
     cells.extend(rows.iter().map(|row| {
         [
             row.id.to_string(),

@@ -42,7 +42,10 @@ impl World {
 fn later_sources_replace_earlier_ones_and_found_files_only_lower() {
     let mut world = world("[limits]\nsteps = 20\ntool_calls = 20\ntokens = 20\n[tools]\ndisable = [\"Glob\"]\n");
     world.write("jobs/a.toml", "prompt = \"p\"\nworkdir = \"w\"\n[limits]\ntool_calls = 15\ntokens = 15\n");
-    world.write("jobs/w/ukai.toml", "max_workers = 99\n[limits]\nsteps = 5\ntokens = 99\n[tools]\ndisable = [\"Grep\"]\n");
+    world.write(
+        "jobs/w/ukai.toml",
+        "max_workers = 99\n[limits]\nsteps = 5\ntokens = 99\n[tools]\ndisable = [\"Grep\"]\n",
+    );
     let flags = Flags { limit: vec!["tokens=12".into()], ..Flags::default() };
     let specs = from_files(&world.context, &["jobs/a.toml".into()], &flags, &mut world.notes).expect("it resolves");
     let spec = &specs[0];
@@ -57,12 +60,8 @@ fn later_sources_replace_earlier_ones_and_found_files_only_lower() {
 fn rules_of_flags_start_at_the_current_folder() {
     let mut world = world("");
     let policy = world.write("p.yaml", "version: 1\nrules: {allow: [Read]}\n");
-    let flags = Flags {
-        policy: Some(policy),
-        allow: vec!["Glob".into()],
-        deny: vec!["Read(/x)".into()],
-        ..Flags::default()
-    };
+    let flags =
+        Flags { policy: Some(policy), allow: vec!["Glob".into()], deny: vec!["Read(/x)".into()], ..Flags::default() };
     let spec = world.prompt(&flags).expect("it resolves");
     let root = &world.context.current_folder;
     assert_eq!(spec.policy.allow, [Rule::new("Read", root), Rule::new("Glob", root)]);
