@@ -1,5 +1,13 @@
 //! Owns jobs, routes and the store; the `ukai` command.
 
+use std::process::ExitCode;
+
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
+// What people write.
+pub mod config;
+pub mod job_file;
+pub mod policy_file;
 pub mod settings;
 
 // Decided here, without a clock.
@@ -21,6 +29,15 @@ pub mod host;
 pub mod listener;
 pub mod publish;
 
-pub fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+// What is typed.
+mod cli;
+
+/// The `ukai` command, whole. Synchronous up to the runtime of a verb.
+#[must_use]
+pub fn main() -> ExitCode {
+    // Keys come into this memory: no core dump, and no other process of this user may read it.
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        cli::note(&format!("ukai: this process could not be made undumpable: {error}"));
+    }
+    cli::main()
 }

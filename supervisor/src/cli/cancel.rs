@@ -1,0 +1,106 @@
+//! `ukai cancel JOB…` and `ukai cancel --all`, the emergency stop: it works without a server too.
+
+use std::time::Duration;
+
+use ukai_protocol::control::{Request, Response, Selection};
+use ukai_protocol::event::Event;
+use ukai_protocol::id::JobId;
+use ukai_protocol::job::{Cause, CauseKind, Outcome};
+use ukai_protocol::process_tree;
+
+use super::client::{Client, unexpected};
+use super::context::Context;
+use super::failure::{FAILED, Failure};
+use super::{Output, offline, print};
+use crate::store::writer::{Append, Writer};
+use crate::store::{Lock, Recovered, StoreError, loader};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Ids, names or unique beginnings of either
+    #[arg(value_name = "JOB", required_unless_present = "all")]
+    jobs: Vec<String>,
+    /// Every job that has not ended
+    #[arg(long, conflicts_with = "jobs")]
+    all: bool,
+}
+
+pub(crate) async fn cancel(context: &Context, args: Args) -> Result<u8, Failure> {
+    let selection = if args.all { Selection::All } else { Selection::These(args.jobs) };
+    let (ids, code) = match Client::connect(context).await? {
+        Some(client) => match client.ask(&Request::Cancel { jobs: selection }).await? {
+            Response::Cancelled { ids } => (ids, 0),
+            other => return Err(unexpected(&other)),
+        },
+        None => alone(context, selection)?,
+    };
+    if ids.is_empty() && context.output == Output::Text {
+        print::note("ukai: nothing was left to cancel");
+    }
+    let line = |id: &JobId| match context.output {
+        Output::Text => format!("{id}\n"),
+        Output::Json | Output::StreamJson => format!("{}\n", serde_json::json!({ "job_id": id })),
+    };
+    print::out(&ids.iter().map(line).collect::<String>());
+    Ok(code)
+}
+
+/// Without a server: under its lock, so that none starts meanwhile. First the processes, then the terminal event.
+fn alone(context: &Context, selection: Selection) -> Result<(Vec<JobId>, u8), Failure> {
+    let state = &context.state;
+    if !state.root().exists() {
+        return match selection {
+            Selection::All => Ok((Vec::new(), 0)),
+            Selection::These(typed) => {
+                offline::find(Vec::new(), typed.first().map_or("", |typed| typed)).map(|_| (Vec::new(), 0))
+            }
+        };
+    }
+    state.create()?;
+    let _lock = Lock::take(state)?;
+    let recovered = loader::recover_all(state)?;
+    let wanted = match selection {
+        Selection::All => None,
+        Selection::These(typed) => {
+            let rows = || recovered.iter().map(|run| offline::row(run.id.clone(), &run.progress)).collect();
+            let found: Result<Vec<_>, _> = typed.iter().map(|typed| offline::find(rows(), typed)).collect();
+            Some(found?.into_iter().map(|row| row.id).collect::<Vec<_>>())
+        }
+    };
+    let grace = Duration::from_millis(context.loaded.config.supervision.term_grace_ms);
+    let (mut ended, mut code) = (Vec::new(), 0);
+    for run in &recovered {
+        if wanted.as_ref().is_some_and(|wanted| !wanted.contains(&run.id)) {
+            continue;
+        }
+        match end(context, run, grace) {
+            Ok(true) => ended.push(run.id.clone()),
+            Ok(false) => {}
+            Err(failure) => {
+                // The emergency stop stops the others all the same.
+                print::note(&format!("ukai: {}", failure.text));
+                code = FAILED;
+            }
+        }
+    }
+    Ok((ended, code))
+}
+
+/// `false`: it had ended before.
+fn end(context: &Context, run: &Recovered, grace: Duration) -> Result<bool, Failure> {
+    let id = &run.id;
+    if let Some(process) = &run.progress.process {
+        process_tree::end(process, grace).map_err(|error| {
+            Failure::failed(format!("ending the processes of {id}: {error}; type: kill -9 {}", process.pid))
+        })?;
+    }
+    if run.problem.is_some() || run.progress.status.is_ended() {
+        return Ok(false);
+    }
+    let cause = Cause::new(CauseKind::Cancel, "cancelled by `ukai cancel` while no server ran");
+    let finished = Event::Finished { outcome: Outcome::Ended(cause), text: run.progress.text.clone() };
+    let mut writer = Writer::open(&context.state, id)?;
+    let mut answers = writer.flush(vec![Append { from: None, events: vec![finished] }], loader::now);
+    answers.pop().unwrap_or(Err(StoreError::Stopped))?;
+    Ok(true)
+}

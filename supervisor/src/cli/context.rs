@@ -1,0 +1,123 @@
+//! What every verb stands on: the configuration, the state directory, the current folder.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::failure::Failure;
+use super::{Global, Output, print};
+use crate::config::load::{self, Loaded, Ready};
+use crate::settings::{Provider, Settings};
+use crate::store::paths::{StateDir, socket_path};
+
+pub(crate) struct Context {
+    pub loaded: Loaded,
+    pub state: StateDir,
+    pub output: Output,
+    pub current_folder: PathBuf,
+}
+
+impl Context {
+    pub fn new(global: Global) -> Result<Self, Failure> {
+        let current_folder = env::current_dir().map_err(|error| {
+            Failure::usage(format!("finding the current folder: {error}; change to one that exists"))
+        })?;
+        let state = match global.state_dir {
+            Some(folder) => StateDir::new(current_folder.join(folder)),
+            None => {
+                StateDir::from_environment(env::var_os("XDG_STATE_HOME").as_deref(), env::var_os("HOME").as_deref())?
+            }
+        };
+        let loaded = load::load(global.config.as_deref())?;
+        Ok(Context { loaded, state, output: global.output, current_folder })
+    }
+
+    /// Where the supervisor of this state directory listens. None: there is no such directory, so nobody does.
+    pub fn socket(&self) -> Result<Option<PathBuf>, Failure> {
+        if !self.state.root().exists() {
+            return Ok(None);
+        }
+        let runtime_dir = env::var_os("XDG_RUNTIME_DIR");
+        let uid = nix::unistd::Uid::effective().as_raw();
+        Ok(Some(socket_path(&self.state, runtime_dir.as_deref(), uid)?))
+    }
+
+    /// Everything that hosting a supervisor here takes. Creates the state directory; says on stderr what a person should
+    /// know. Fails before anything runs: no provider, no key, no worker program.
+    pub fn settings(&self) -> Result<Settings, Failure> {
+        let config = &self.loaded.config;
+        let mut warnings = config.warnings.clone();
+        let providers = load::providers(config, &mut warnings)?;
+        for warning in warnings {
+            print::note(&format!("ukai: {warning}"));
+        }
+        let worker_program = worker_program()?;
+        self.state.create()?;
+        let socket = self.socket()?.ok_or_else(|| Failure::failed("the state directory vanished; start ukai again"))?;
+        // Held by canonical name, as the socket is: every road to it is one directory.
+        let state_dir = self.state.root().canonicalize().map_err(|error| {
+            Failure::usage(format!("resolving the state directory {}: {error}", self.state.root().display()))
+        })?;
+        let supervision = config.supervision;
+        Ok(Settings {
+            state_dir,
+            socket,
+            max_workers: config.max_workers as usize,
+            heartbeat: Duration::from_millis(supervision.heartbeat_ms),
+            hang: Duration::from_millis(supervision.hang_ms),
+            term_grace: Duration::from_millis(supervision.term_grace_ms),
+            orphan_grace: Duration::from_millis(supervision.orphan_grace_ms),
+            providers: providers.into_iter().map(provider).collect(),
+            worker_program,
+        })
+    }
+}
+
+fn provider(Ready { provider, key, .. }: Ready) -> Provider {
+    Provider {
+        id: provider.id,
+        account: provider.account,
+        wire: provider.wire,
+        url: provider.base_url,
+        model: provider.model,
+        key,
+        context_window: provider.context_window,
+        max_output: provider.max_output,
+        prices: provider.prices,
+        timeouts: provider.timeouts,
+        max_concurrency: provider.max_concurrency.map(|count| count as usize),
+        supports_tools: None,
+    }
+}
+
+/// The program beside ours: the same name and `-worker`. Not searched in PATH, where it could be of another build.
+pub(crate) fn worker_program() -> Result<PathBuf, Failure> {
+    let path = beside(&env::current_exe().map_err(|error| {
+        Failure::usage(format!("finding ukai's own program file: {error}; start it by its full path"))
+    })?);
+    if !path.is_file() {
+        return Err(Failure::usage(format!(
+            "the worker program {} is not there; build both (`cargo build --release`) and keep them in one folder",
+            path.display()
+        )));
+    }
+    Ok(path)
+}
+
+fn beside(own: &Path) -> PathBuf {
+    let mut name = own.file_name().unwrap_or_default().to_owned();
+    name.push("-worker");
+    own.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worker_is_named_after_us() {
+        for (own, worker) in [("/b/ukai", "/b/ukai-worker"), ("/b/ukai-under-test", "/b/ukai-under-test-worker")] {
+            assert_eq!(beside(Path::new(own)), Path::new(worker));
+        }
+    }
+}

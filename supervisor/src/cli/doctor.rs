@@ -1,0 +1,220 @@
+//! `ukai doctor`: what is in force here, where each value comes from, what is missing. Never a key.
+
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::process::PidfdFlags;
+use serde_json::{Value, json};
+use ukai_protocol::control::{Request, Response, ServerStatus};
+use ukai_protocol::job::Limits;
+
+use super::client::{Client, unexpected};
+use super::context::{Context, worker_program};
+use super::failure::Failure;
+use super::{Output, print, table};
+use crate::config::{Config, KeyFrom, Provider, duration, key, preset, provider};
+use crate::policy_file;
+
+/// One line of the report.
+struct Fact {
+    topic: &'static str,
+    key: String,
+    value: String,
+    origin: String,
+    sound: bool,
+}
+
+pub(crate) async fn doctor(context: &Context) -> Result<u8, Failure> {
+    let mut facts = configuration(context);
+    facts.extend(providers(&context.loaded.config));
+    facts.extend(policy());
+    facts.extend(places(context));
+    facts.extend(server(context).await);
+    facts.extend(kernel());
+    match context.output {
+        Output::Text => print::out(&text(&facts)),
+        Output::Json | Output::StreamJson => print::out(&format!("{}\n", as_json(&facts))),
+    };
+    Ok(0)
+}
+
+fn fact(topic: &'static str, key: impl Into<String>, value: impl Into<String>, origin: impl Into<String>) -> Fact {
+    Fact { topic, key: key.into(), value: value.into(), origin: origin.into(), sound: true }
+}
+
+fn bad(topic: &'static str, key: impl Into<String>, value: impl Into<String>, origin: impl Into<String>) -> Fact {
+    Fact { sound: false, ..fact(topic, key, value, origin) }
+}
+
+fn configuration(context: &Context) -> Vec<Fact> {
+    const TOPIC: &str = "configuration";
+    let config = &context.loaded.config;
+    let file = config.file.as_ref().map_or_else(|| "none".to_owned(), |file| file.display().to_string());
+    let origin = |key: &str| if config.set.contains(key) { file.clone() } else { "default".to_owned() };
+    let mut limits = Limits::default();
+    config.limits.apply(&mut limits);
+    let supervision = config.supervision;
+    let cost = limits.max_cost_usd.map_or_else(|| "none".to_owned(), |usd| usd.to_string());
+    let values = [
+        ("max_workers", config.max_workers.to_string()),
+        ("when_all_open", "abort".to_owned()),
+        ("limits.steps", limits.steps.to_string()),
+        ("limits.tool_calls", limits.tool_calls.to_string()),
+        ("limits.tokens", limits.tokens.to_string()),
+        ("limits.run_time", duration::show(limits.run_time_ms)),
+        ("limits.max_wall", duration::show(limits.max_wall_ms)),
+        ("limits.max_cost_usd", cost),
+        ("supervision.heartbeat", duration::show(supervision.heartbeat_ms)),
+        ("supervision.hang", duration::show(supervision.hang_ms)),
+        ("supervision.term_grace", duration::show(supervision.term_grace_ms)),
+        ("supervision.orphan_grace", duration::show(supervision.orphan_grace_ms)),
+        (
+            "tools.disable",
+            if config.disabled_tools.is_empty() { "none".to_owned() } else { config.disabled_tools.join(", ") },
+        ),
+    ];
+    let mut facts = vec![fact(TOPIC, "file", file.clone(), context.loaded.origin.as_str())];
+    facts.extend(values.into_iter().map(|(key, value)| fact(TOPIC, key, value, origin(key))));
+    facts.extend(config.warnings.iter().map(|warning| bad(TOPIC, "warning", warning, "")));
+    facts
+}
+
+fn providers(config: &Config) -> Vec<Fact> {
+    let file = config.file.as_ref().map_or_else(String::new, |file| file.display().to_string());
+    if !config.providers.is_empty() {
+        return config.providers.iter().flat_map(|provider| described(provider, &file)).collect();
+    }
+    let presets: Vec<Provider> = preset::PRESETS.iter().filter_map(provider::from_preset).collect();
+    let ready: Vec<_> =
+        presets.iter().filter(|preset| !matches!(key::read(&preset.key), Err(key::KeyError::Absent(_)))).collect();
+    if ready.is_empty() {
+        let looked_for: Vec<_> = preset::PRESETS.iter().filter_map(|preset| preset.key_variable).collect();
+        let why = format!("none; none of these is set: {}", looked_for.join(", "));
+        return vec![bad("provider", "any", why, "presets")];
+    }
+    ready.into_iter().flat_map(|provider| described(provider, "preset")).collect()
+}
+
+fn described(provider: &Provider, origin: &str) -> Vec<Fact> {
+    const TOPIC: &str = "provider";
+    let of = |what: &str| format!("{}.{what}", provider.id);
+    let wire = format!("{:?}", provider.wire).to_lowercase();
+    let sizes = format!("{} tokens, replies up to {}", provider.context_window, provider.max_output);
+    let key = match key::read(&provider.key) {
+        Ok(Some((_, found))) => fact(TOPIC, of("key"), "present", found.to_string()),
+        Ok(None) => fact(TOPIC, of("key"), "none configured", origin),
+        Err(error @ key::KeyError::Absent(_)) if provider.loopback => {
+            fact(TOPIC, of("key"), "absent", error.to_string())
+        }
+        Err(error) => bad(TOPIC, of("key"), error.to_string(), looked(&provider.key)),
+    };
+    vec![
+        fact(TOPIC, of("address"), format!("{} ({wire})", provider.base_url), origin),
+        fact(TOPIC, of("model"), &provider.model, origin),
+        fact(TOPIC, of("window"), sizes, origin),
+        key,
+    ]
+}
+
+fn looked(from: &KeyFrom) -> String {
+    match from {
+        KeyFrom::Nowhere => String::new(),
+        KeyFrom::Variable(name) => format!("variable {name}"),
+        KeyFrom::File(path) => format!("file {}", path.display()),
+    }
+}
+
+fn policy() -> Vec<Fact> {
+    let (policy, file) = policy_file::load(None, &mut Vec::new());
+    let origin = file.map_or_else(|| "shipped".to_owned(), |file| file.display().to_string());
+    let value = match policy.broken {
+        Some(why) => return vec![bad("policy", "rules", format!("every tool call is denied: {why}"), origin)],
+        None => format!("{} allow, {} ask, {} deny", policy.allow.len(), policy.ask.len(), policy.deny.len()),
+    };
+    vec![fact("policy", "rules", value, origin)]
+}
+
+fn places(context: &Context) -> Vec<Fact> {
+    const TOPIC: &str = "place";
+    let root = context.state.root();
+    let state = match (root.exists(), writable(root)) {
+        (false, _) => fact(TOPIC, "state directory", root.display().to_string(), "made at the first run"),
+        (true, Ok(())) => fact(TOPIC, "state directory", root.display().to_string(), ""),
+        (true, Err(why)) => bad(TOPIC, "state directory", format!("{}: {why}", root.display()), ""),
+    };
+    let socket = match context.socket() {
+        Ok(Some(path)) => fact(TOPIC, "socket", path.display().to_string(), ""),
+        Ok(None) => fact(TOPIC, "socket", "none yet", ""),
+        Err(failure) => bad(TOPIC, "socket", failure.text, ""),
+    };
+    let worker = match worker_program() {
+        Ok(path) => fact(TOPIC, "worker program", path.display().to_string(), ""),
+        Err(failure) => bad(TOPIC, "worker program", failure.text, ""),
+    };
+    vec![state, socket, worker]
+}
+
+fn writable(folder: &Path) -> io::Result<()> {
+    Ok(rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)?)
+}
+
+async fn server(context: &Context) -> Vec<Fact> {
+    const TOPIC: &str = "server";
+    match status(context).await {
+        Ok(Some(status)) => vec![
+            fact(TOPIC, "pid", status.pid.to_string(), ""),
+            fact(TOPIC, "version", status.version, ""),
+            fact(
+                TOPIC,
+                "jobs",
+                format!("{} running, {} queued, at most {} workers", status.running, status.queued, status.max_workers),
+                "",
+            ),
+        ],
+        Ok(None) => vec![fact(TOPIC, "state", "none listens; `ukai run` hosts its own, `ukai serve` starts one", "")],
+        Err(failure) => vec![bad(TOPIC, "state", failure.text, "")],
+    }
+}
+
+async fn status(context: &Context) -> Result<Option<ServerStatus>, Failure> {
+    let Some(client) = Client::connect(context).await? else { return Ok(None) };
+    match client.ask(&Request::Status).await? {
+        Response::Status(status) => Ok(Some(*status)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn kernel() -> Vec<Fact> {
+    const TOPIC: &str = "kernel";
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_else(|error| error.to_string());
+    let openat2 = rustix::fs::openat2(CWD, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::BENEATH);
+    let pidfd = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
+    let can = |key: &str, result: Result<(), rustix::io::Errno>, what_for: &str| match result {
+        Ok(()) => fact(TOPIC, key, "yes", what_for),
+        Err(errno) => bad(TOPIC, key, format!("no: {errno}"), what_for),
+    };
+    vec![
+        fact(TOPIC, "release", release.trim(), "/proc/sys/kernel/osrelease"),
+        can("openat2", openat2.map(drop), "keeps tools beneath their roots"),
+        can("pidfd", pidfd.map(drop), "tells processes apart"),
+    ]
+}
+
+fn text(facts: &[Fact]) -> String {
+    let rows: Vec<_> = facts
+        .iter()
+        .map(|fact| {
+            let mark = if fact.sound { "" } else { "!" };
+            [mark, fact.topic, &fact.key, &print::clean(&fact.value), &fact.origin].map(str::to_owned)
+        })
+        .collect();
+    table::columns(&rows)
+}
+
+fn as_json(facts: &[Fact]) -> Value {
+    let all = facts.iter().map(|fact| {
+        json!({ "topic": fact.topic, "key": fact.key, "value": fact.value, "origin": fact.origin, "ok": fact.sound })
+    });
+    json!({ "type": "doctor", "version": env!("CARGO_PKG_VERSION"), "facts": all.collect::<Vec<_>>() })
+}

@@ -1,0 +1,243 @@
+//! The JSON that leaves `ukai` (spec §13, §14). Fixed: others parse it. Fields of features to come are there already,
+//! as null or empty, so that their arrival breaks nobody.
+
+#![deny(clippy::disallowed_methods)]
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use ukai_protocol::control::{DeniedCall, Happened, JobResult, JobRow};
+use ukai_protocol::event::Event;
+use ukai_protocol::id::JobId;
+use ukai_protocol::job::{JobStatus, Outcome, Used};
+
+/// Of a record, as in the log.
+const RECORD_VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct Cause<'a> {
+    kind: String,
+    detail: &'a str,
+}
+
+#[derive(Serialize)]
+struct Tokens {
+    input: u64,
+    output: u64,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    job_id: &'a JobId,
+    name: &'a str,
+    batch: Option<&'a str>,
+    status: JobStatus,
+    reason: Option<String>,
+    cause: Option<Cause<'a>>,
+    attention: bool,
+    steps: u64,
+    tool_calls: u64,
+    tokens: Tokens,
+    restarts: u32,
+    provider: Option<&'a str>,
+    asks: [(); 0],
+}
+
+#[derive(Serialize)]
+struct ResultLine<'a> {
+    r#type: &'static str,
+    job_id: &'a JobId,
+    name: &'a str,
+    batch: Option<&'a str>,
+    status: JobStatus,
+    reason: Option<String>,
+    cause: Option<Cause<'a>>,
+    attention: bool,
+    text: &'a str,
+    structured: Option<Value>,
+    steps: u64,
+    tool_calls: u64,
+    tokens: Tokens,
+    cost_usd: f64,
+    duration_ms: u64,
+    restarts: u32,
+    denied: &'a [DeniedCall],
+    files_changed: [(); 0],
+    resume_token: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct EventLine<'a> {
+    r#type: &'static str,
+    job_id: &'a JobId,
+    v: u32,
+    seq: u64,
+    at: &'a str,
+    event: &'static str,
+    data: Value,
+}
+
+#[derive(Serialize)]
+struct DeltaLine<'a> {
+    r#type: &'static str,
+    job_id: &'a JobId,
+    step: u64,
+    text: &'a str,
+}
+
+/// One job of `ls` and `show`.
+#[must_use]
+pub fn row(row: &JobRow) -> String {
+    let (reason, cause) = ended(row.outcome.as_ref());
+    line(&Row {
+        job_id: &row.id,
+        name: &row.name,
+        batch: None,
+        status: row.status,
+        reason,
+        cause,
+        attention: row.attention,
+        steps: row.used.steps,
+        tool_calls: row.used.tool_calls,
+        tokens: tokens(&row.used),
+        restarts: row.restarts,
+        provider: row.provider.as_deref(),
+        asks: [],
+    })
+}
+
+/// The last line of a job.
+#[must_use]
+pub fn result(row: &JobRow, result: &JobResult) -> String {
+    let (reason, cause) = ended(row.outcome.as_ref());
+    line(&ResultLine {
+        r#type: "result",
+        job_id: &row.id,
+        name: &row.name,
+        batch: None,
+        status: row.status,
+        reason,
+        cause,
+        attention: row.attention,
+        text: &result.text,
+        structured: None,
+        steps: row.used.steps,
+        tool_calls: row.used.tool_calls,
+        tokens: tokens(&row.used),
+        cost_usd: row.used.cost_usd,
+        duration_ms: result.duration_ms,
+        restarts: row.restarts,
+        denied: &result.denied,
+        files_changed: [],
+        resume_token: None,
+    })
+}
+
+/// A durable record.
+#[must_use]
+pub fn event(happened: &Happened) -> String {
+    let Happened { job, seq, at, event } = happened;
+    let data = data(event);
+    let (name, v) = (event.name(), RECORD_VERSION);
+    line(&EventLine { r#type: "event", job_id: job, v, seq: *seq, at, event: name, data })
+}
+
+/// Provisional text.
+#[must_use]
+pub fn delta(job: &JobId, step: u64, text: &str) -> String {
+    line(&DeltaLine { r#type: "delta", job_id: job, step, text })
+}
+
+/// `{"Name": {…}}` is how an event is serialized; beside its name stands what is in it.
+fn data(event: &Event) -> Value {
+    match serde_json::to_value(event) {
+        Ok(Value::Object(map)) => map.into_iter().next().map_or_else(|| Value::Object(Map::new()), |(_, data)| data),
+        Ok(other) => other,
+        // Only numbers that JSON has no word for can fail; the record itself is sound.
+        Err(error) => json!({ "unprintable": error.to_string() }),
+    }
+}
+
+fn ended(outcome: Option<&Outcome>) -> (Option<String>, Option<Cause<'_>>) {
+    match outcome {
+        Some(Outcome::Ended(cause)) => {
+            let kind = cause.kind.to_string();
+            (Some(cause.kind.reason().to_string()), Some(Cause { kind, detail: &cause.detail }))
+        }
+        Some(Outcome::Completed { .. }) | None => (None, None),
+    }
+}
+
+fn tokens(used: &Used) -> Tokens {
+    Tokens { input: used.input_tokens, output: used.output_tokens }
+}
+
+fn line(value: &impl Serialize) -> String {
+    // These shapes have string keys only, which is all that can fail here.
+    serde_json::to_string(value).unwrap_or_else(|error| json!({ "unprintable": error.to_string() }).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use ukai_protocol::job::{self, CauseKind, Limit};
+    use ukai_protocol::policy::Source;
+
+    use super::*;
+
+    fn a_row() -> JobRow {
+        JobRow {
+            id: JobId::from_random([0; 5]),
+            name: "fix-a".into(),
+            status: JobStatus::Aborted,
+            outcome: Some(Outcome::Ended(job::Cause::new(CauseKind::Limit(Limit::Steps), "25 of 25"))),
+            attention: true,
+            used: Used {
+                steps: 25,
+                tool_calls: 3,
+                input_tokens: 10,
+                output_tokens: 2,
+                cost_usd: 0.5,
+                ..Used::default()
+            },
+            restarts: 1,
+            provider: Some("lab".into()),
+            note: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_row_is_these_bytes() {
+        let expected = r#"{"job_id":"j-aaaaaaaa","name":"fix-a","batch":null,"status":"aborted","reason":"breaker_open","cause":{"kind":"limit(steps)","detail":"25 of 25"},"attention":true,"steps":25,"tool_calls":3,"tokens":{"input":10,"output":2},"restarts":1,"provider":"lab","asks":[]}"#;
+        assert_eq!(row(&a_row()), expected);
+    }
+
+    #[test]
+    fn a_result_is_these_bytes() {
+        let row = JobRow {
+            status: JobStatus::Completed,
+            outcome: Some(Outcome::Completed { attention: false }),
+            attention: false,
+            ..a_row()
+        };
+        let denied = vec![DeniedCall {
+            tool: "Bash".into(),
+            input: serde_json::from_str(r#"{"command":"ls"}"#).expect("an object"),
+            source: Source::NoOneToAsk,
+        }];
+        let result = super::result(&row, &JobResult { text: "done\n".into(), duration_ms: 7, denied });
+        let expected = r#"{"type":"result","job_id":"j-aaaaaaaa","name":"fix-a","batch":null,"status":"completed","reason":null,"cause":null,"attention":false,"text":"done\n","structured":null,"steps":25,"tool_calls":3,"tokens":{"input":10,"output":2},"cost_usd":0.5,"duration_ms":7,"restarts":1,"denied":[{"tool":"Bash","input":{"command":"ls"},"source":"no_one_to_ask"}],"files_changed":[],"resume_token":null}"#;
+        assert_eq!(result, expected);
+    }
+
+    #[test]
+    fn an_event_is_its_record_with_the_job() {
+        let happened = Happened {
+            job: JobId::from_random([0; 5]),
+            seq: 4,
+            at: "2026-11-29T12:00:00.000Z".into(),
+            event: Event::Attention { why: "w".into() },
+        };
+        let expected = r#"{"type":"event","job_id":"j-aaaaaaaa","v":1,"seq":4,"at":"2026-11-29T12:00:00.000Z","event":"Attention","data":{"why":"w"}}"#;
+        assert_eq!(event(&happened), expected);
+        assert_eq!(delta(&happened.job, 2, "x"), r#"{"type":"delta","job_id":"j-aaaaaaaa","step":2,"text":"x"}"#);
+    }
+}

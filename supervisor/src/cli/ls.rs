@@ -1,0 +1,24 @@
+//! `ukai ls`: all jobs, from the server or, where none listens, from their logs.
+
+use super::client::Client;
+use super::context::Context;
+use super::failure::Failure;
+use super::{Output, json, offline, print, table};
+
+pub(crate) async fn ls(context: &Context) -> Result<u8, Failure> {
+    let rows = match Client::connect(context).await? {
+        Some(client) => client.rows().await?,
+        None => offline::rows(&context.state)?,
+    };
+    let text = match context.output {
+        Output::Json => format!("[{}]\n", rows.iter().map(json::row).collect::<Vec<_>>().join(",")),
+        Output::StreamJson => rows.iter().map(|row| json::row(row) + "\n").collect(),
+        Output::Text if rows.is_empty() => {
+            print::note("ukai: there are no jobs yet; type: ukai run \"what is to be done\"");
+            String::new()
+        }
+        Output::Text => table::jobs(&rows),
+    };
+    print::out(&text);
+    Ok(0)
+}

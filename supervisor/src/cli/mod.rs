@@ -1,0 +1,154 @@
+//! The `ukai` command: what can be typed, and which verb does it. One verb per file, named for it.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+// The verbs.
+mod cancel;
+mod completions;
+mod doctor;
+mod ls;
+mod run;
+mod script;
+mod serve;
+mod show;
+mod submit;
+
+// What several of them need.
+mod attention;
+mod client;
+mod context;
+mod failure;
+mod follow;
+mod job;
+mod json;
+mod offline;
+mod print;
+mod progress;
+mod signals;
+mod table;
+
+use context::Context;
+use failure::Failure;
+pub(crate) use print::note;
+
+/// Runs many AI agent jobs in parallel on one machine, unattended.
+#[derive(Debug, Parser)]
+#[command(name = "ukai", version, propagate_version = true, arg_required_else_help = true)]
+struct Ukai {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Global {
+    /// The configuration [default: $UKAI_CONFIG, else $XDG_CONFIG_HOME/ukai/ukai.toml]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// How to print
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t = Output::Text)]
+    pub output: Output,
+    /// Where jobs and their logs are kept [default: $XDG_STATE_HOME/ukai]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Text,
+    Json,
+    StreamJson,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run jobs as they are submitted, until told to stop
+    Serve,
+    /// Run jobs now, show their progress and end as they end
+    Run(run::Args),
+    /// Queue jobs at the running server and print their ids
+    Submit(submit::Args),
+    /// List the jobs
+    Ls,
+    /// Show one job
+    Show(show::Args),
+    /// End jobs, with everything that they started
+    Cancel(cancel::Args),
+    /// Say what is in force here, where it comes from and what is missing
+    Doctor,
+    /// Play a scripted provider over HTTP
+    #[command(subcommand)]
+    Script(script::Verb),
+    /// Print completions for a shell
+    Completions(completions::Args),
+}
+
+/// What the process does, from the command line to its exit code.
+pub(crate) fn main() -> ExitCode {
+    let Ukai { global, verb } = match Ukai::try_parse() {
+        Ok(typed) => typed,
+        Err(error) => {
+            // Help goes to stdout and is no failure; a closed pipe there is none either.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { failure::USAGE } else { 0 });
+        }
+    };
+    match perform(global, verb) {
+        Ok(code) => ExitCode::from(code),
+        Err(Failure { code, text }) => {
+            print::note(&format!("ukai: {text}"));
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
+    let verb = match verb {
+        Verb::Completions(args) => return Ok(completions::completions(&args)),
+        Verb::Script(verb) => return script::script(verb),
+        verb => verb,
+    };
+    let quiet = !matches!(verb, Verb::Serve);
+    log_to_stderr(quiet);
+    let context = Context::new(global)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error: io::Error| Failure::failed(format!("starting the runtime: {error}")))?;
+    runtime.block_on(async {
+        attention::banner(&context).await;
+        match verb {
+            Verb::Serve => serve::serve(&context).await,
+            Verb::Run(args) => run::run(&context, args).await,
+            Verb::Submit(args) => submit::submit(&context, args).await,
+            Verb::Ls => ls::ls(&context).await,
+            Verb::Show(args) => show::show(&context, &args).await,
+            Verb::Cancel(args) => cancel::cancel(&context, args).await,
+            Verb::Doctor => doctor::doctor(&context).await,
+            Verb::Script(_) | Verb::Completions(_) => Ok(0),
+        }
+    })
+}
+
+/// `UKAI_LOG` takes what tracing's filters take. Verbs for people say little by themselves.
+fn log_to_stderr(quiet: bool) {
+    let default = if quiet { "error" } else { "info" };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("UKAI_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+    let log = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).with_env_filter(filter);
+    // A second call in one process (tests) finds a log already there, which is what is wanted.
+    let _ = log.try_init();
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn what_can_be_typed_holds_together() {
+        super::Ukai::command().debug_assert();
+    }
+}

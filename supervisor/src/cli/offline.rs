@@ -1,0 +1,164 @@
+//! The jobs as their logs tell, where no server listens. Reads only: to cut, quarantine or finish anything takes the
+//! lock, which a supervisor that is just starting may hold.
+
+use std::io;
+
+use ukai_protocol::control::{Happened, JobResult, JobRow};
+use ukai_protocol::id::JobId;
+use ukai_protocol::job::{Cause, CauseKind, JobStatus, Outcome};
+use ukai_protocol::run_state::Progress;
+
+use super::failure::Failure;
+use crate::store::event_log::{self, Splitter, TooLong};
+use crate::store::log_file::{self, ReadError};
+use crate::store::paths::StateDir;
+use crate::store::{StoreError, loader};
+
+/// Every job of the state directory, in the order of their ids.
+pub(crate) fn rows(state: &StateDir) -> Result<Vec<JobRow>, Failure> {
+    Ok(ids(state)?.into_iter().filter_map(|id| read(state, id).transpose()).collect::<Result<Vec<_>, _>>()?)
+}
+
+fn ids(state: &StateDir) -> Result<Vec<JobId>, Failure> {
+    let runs = state.runs();
+    let fault = |error: io::Error| Failure::failed(StoreError::io("listing", &runs, &error));
+    let mut ids: Vec<JobId> = match std::fs::read_dir(&runs) {
+        Ok(entries) => {
+            let names = entries.map(|entry| entry.map(|entry| entry.file_name())).collect::<Result<Vec<_>, _>>();
+            names.map_err(fault)?.iter().filter_map(|name| name.to_str()?.parse().ok()).collect()
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(fault(error)),
+    };
+    ids.sort();
+    Ok(ids)
+}
+
+/// None: the run was being created when its supervisor died, and is no job.
+fn read(state: &StateDir, id: JobId) -> Result<Option<JobRow>, StoreError> {
+    match loader::load(state, &id, None) {
+        Ok(replay) if replay.state.progress.seq == 0 => Ok(None),
+        Ok(replay) => Ok(Some(row(id, &replay.state.progress))),
+        Err(StoreError::Unknown(_)) => Ok(None),
+        Err(error @ (StoreError::Corrupt { .. } | StoreError::Quarantined { .. })) => Ok(Some(damaged(id, &error))),
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) fn row(id: JobId, progress: &Progress) -> JobRow {
+    let note = match progress.status {
+        status if status.is_ended() => String::new(),
+        JobStatus::Queued => "waits for a server".to_owned(),
+        _ => "goes on when a server starts".to_owned(),
+    };
+    JobRow {
+        id,
+        name: progress.name.clone(),
+        status: progress.status,
+        outcome: progress.outcome.clone(),
+        attention: progress.attention.is_some(),
+        used: progress.used,
+        restarts: progress.restarts(),
+        provider: progress.provider.clone(),
+        note,
+    }
+}
+
+fn damaged(id: JobId, error: &StoreError) -> JobRow {
+    let outcome = Outcome::Ended(Cause::new(CauseKind::Quarantined, error.to_string()));
+    let progress = Progress { outcome: Some(outcome), attention: Some(error.to_string()), ..Progress::default() };
+    JobRow { status: JobStatus::Aborted, ..row(id, &progress) }
+}
+
+/// One row and its result.
+pub(crate) fn shown(state: &StateDir, typed: &str) -> Result<(JobRow, JobResult), Failure> {
+    let row = find(rows(state)?, typed)?;
+    let mut result = JobResult::default();
+    if let Ok(replay) = loader::load(state, &row.id, None) {
+        let progress = replay.state.progress;
+        result = JobResult { text: progress.text, duration_ms: progress.used.wall_ms, denied: progress.denied };
+    }
+    Ok((row, result))
+}
+
+/// The job that is meant by an id, a name or a unique prefix of either.
+pub(crate) fn find(rows: Vec<JobRow>, typed: &str) -> Result<JobRow, Failure> {
+    let exact = |row: &JobRow| row.id.as_str() == typed || row.name == typed;
+    let prefix = |row: &JobRow| row.id.as_str().starts_with(typed) || row.name.starts_with(typed);
+    let any_exact = rows.iter().any(exact);
+    let mut meant: Vec<JobRow> =
+        rows.into_iter().filter(|row| if any_exact { exact(row) } else { !typed.is_empty() && prefix(row) }).collect();
+    match (meant.pop(), meant.len()) {
+        (Some(row), 0) => Ok(row),
+        (Some(row), _) => {
+            meant.push(row);
+            let ids: Vec<_> = meant.iter().map(|row| row.id.to_string()).collect();
+            Err(Failure::usage(format!("`{typed}` could be any of {}; type the one that you mean", ids.join(", "))))
+        }
+        (None, _) => Err(Failure::usage(format!("there is no job `{typed}`; `ukai ls` lists those that there are"))),
+    }
+}
+
+/// The records of a run, as far as they verify.
+pub(crate) fn records(state: &StateDir, id: &JobId, mut each: impl FnMut(Happened)) -> Result<(), Failure> {
+    let log = state.run(id).log();
+    let mut splitter = Splitter::default();
+    let mut expected = 1;
+    let read = log_file::read(&log, 0, None, |bytes| {
+        splitter.feed(bytes, |line| {
+            let record =
+                event_log::decode(line, expected).map_err(|damage| Bad(format!("line {expected}: {damage}")))?;
+            expected += 1;
+            each(Happened { job: id.clone(), seq: record.seq, at: record.at, event: record.event });
+            Ok::<_, Bad>(())
+        })
+    });
+    match read {
+        Ok(()) => Ok(()),
+        Err(ReadError::Io(error)) => Err(Failure::failed(StoreError::io("reading", &log, &error))),
+        Err(ReadError::Refused(Bad(why))) => {
+            Err(Failure::failed(format!("reading {}: {why}; what stands before it was shown", log.display())))
+        }
+    }
+}
+
+struct Bad(String);
+
+impl From<TooLong> for Bad {
+    fn from(TooLong: TooLong) -> Self {
+        Bad("a line is longer than any record".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_found_by_what_is_unique() {
+        let named = |name: &str, number: u8| {
+            let progress = Progress { name: name.into(), ..Progress::default() };
+            row(JobId::from_random([0, 0, 0, 0, number]), &progress)
+        };
+        let rows = || vec![named("fix", 0), named("fix-a", 1), named("other", 2), named("other", 3)];
+        let cases: &[(&str, Result<&str, &str>)] = &[
+            ("j-aaaaaaaa", Ok("j-aaaaaaaa")),
+            ("fix", Ok("j-aaaaaaaa")),
+            ("fix-", Ok("j-aaaaaaab")),
+            ("other", Err("could be any of j-aaaaaaac, j-aaaaaaad")),
+            ("j-", Err("could be any of")),
+            ("nobody", Err("no job `nobody`")),
+            ("", Err("no job ``")),
+        ];
+        for (typed, expected) in cases {
+            match (find(rows(), typed), expected) {
+                (Ok(row), Ok(id)) => assert_eq!(row.id.as_str(), *id, "{typed}"),
+                (Err(failure), Err(part)) => {
+                    assert!(failure.text.contains(part), "{typed}: {}", failure.text);
+                    assert_eq!(failure.code, 2);
+                }
+                (found, _) => panic!("{typed}: {found:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The one door to stdout and stderr: a closed pipe ends quietly, and no text of a model or a tool steers a terminal.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+/// Columns where the terminal does not say.
+const COLUMNS_DEFAULT: usize = 80;
+
+/// Writes to stdout. `false`: nobody reads any more, which is no error.
+pub fn out(text: &str) -> bool {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok()
+}
+
+/// A line on stderr. If that is closed, there is nobody to tell.
+pub fn note(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{}", clean(line));
+}
+
+/// Text as it may reach a terminal: newlines and tabs stay, other control characters (escapes among them) and those
+/// that turn the direction of writing go.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    let steers = |c: char| {
+        (c.is_control() && c != '\n' && c != '\t') || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().filter(|c| !steers(*c)).collect()
+}
+
+/// The same on one line of at most `chars` characters.
+#[must_use]
+pub fn brief(text: &str, chars: usize) -> String {
+    let line = clean(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= chars {
+        return line;
+    }
+    line.chars().take(chars.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Live progress on stderr: lines that stay, and one that is overwritten where stderr is a terminal.
+pub struct Screen {
+    terminal: bool,
+    transient: bool,
+}
+
+impl Screen {
+    #[must_use]
+    pub fn new() -> Self {
+        Screen { terminal: io::stderr().is_terminal(), transient: false }
+    }
+
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    pub fn line(&mut self, text: &str) {
+        self.clear();
+        note(text);
+    }
+
+    /// What holds for the moment. Not told where it could not be taken back.
+    pub fn moment(&mut self, text: &str) {
+        if self.terminal {
+            let columns = terminal_size::terminal_size_of(io::stderr()).map_or(COLUMNS_DEFAULT, |(w, _)| w.0.into());
+            let mut stderr = io::stderr().lock();
+            // As with `note`: without a reader there is nobody to tell.
+            let _ = write!(stderr, "\r\x1b[2K{}", brief(text, columns.saturating_sub(1))).and_then(|()| stderr.flush());
+            self.transient = true;
+        }
+    }
+
+    pub fn clear(&mut self) {
+        if std::mem::take(&mut self.transient) {
+            let mut stderr = io::stderr().lock();
+            let _ = write!(stderr, "\r\x1b[2K").and_then(|()| stderr.flush());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_does_not_reach_it() {
+        for (text, cleaned) in [
+            ("a\tb\n", "a\tb\n"),
+            ("\x1b[31mred\x1b[0m", "[31mred[0m"),
+            ("\x1b]0;title\x07x", "]0;titlex"),
+            ("a\u{9b}31mb", "a31mb"),
+            ("a\rb\x08c\x7f", "abc"),
+            ("\u{202e}txt.exe", "txt.exe"),
+            ("鵜飼 é", "鵜飼 é"),
+        ] {
+            assert_eq!(clean(text), cleaned);
+        }
+    }
+
+    #[test]
+    fn brief_is_one_line() {
+        assert_eq!(brief("a\n b\tc", 10), "a b c");
+        assert_eq!(brief("abcdef", 4), "abc…");
+        assert_eq!(brief("鵜飼鵜飼", 4), "鵜飼鵜飼");
+    }
+}

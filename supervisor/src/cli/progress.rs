@@ -1,0 +1,109 @@
+//! What a record says to someone who watches: a line that stays, something for the moment, or nothing.
+
+#![deny(clippy::disallowed_methods)]
+
+use serde_json::Value;
+use ukai_protocol::event::{Event, ToolStatus, WaitingFor};
+use ukai_protocol::job::Outcome;
+use ukai_protocol::json::Json;
+use ukai_protocol::policy::Verdict;
+
+use super::print::brief;
+
+const ARGUMENT_CHARS_MAX: usize = 60;
+const DETAIL_CHARS_MAX: usize = 200;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Say {
+    Line(String),
+    Moment(String),
+    Nothing,
+}
+
+#[must_use]
+pub fn say(event: &Event) -> Say {
+    let detail = |text: &str| brief(text, DETAIL_CHARS_MAX);
+    Say::Line(match event {
+        Event::Submitted { name, .. } => format!("submitted as {name}"),
+        Event::Started { attempt: 1, .. } => return Say::Moment("started".to_owned()),
+        Event::Started { attempt, .. } => format!("started again (attempt {attempt})"),
+        Event::Interrupted { how, .. } => format!("its worker ended: {}; a new one carries it on", detail(how)),
+        Event::Leased { step, provider, model, .. } => {
+            return Say::Moment(format!("step {step}: asking {provider} ({model})"));
+        }
+        Event::AttemptFailed { step, provider, detail: why, wait_ms, .. } => {
+            let wait = wait_ms.map(|ms| format!("; not before {} s", ms.div_ceil(1_000))).unwrap_or_default();
+            format!("step {step}: {provider} did not answer: {}{wait}", detail(why))
+        }
+        Event::Waiting { why, wait_ms } => {
+            let what = match why {
+                WaitingFor::Lease => "a free place at a provider",
+                WaitingFor::Provider => "a provider",
+            };
+            let wait = wait_ms.map(|ms| format!(", {} s", ms.div_ceil(1_000))).unwrap_or_default();
+            return Say::Moment(format!("waits for {what}{wait}"));
+        }
+        Event::Replied { step, calls, usage, .. } => {
+            let tokens = usage.input + usage.output;
+            let calls = match calls.len() {
+                0 => String::new(),
+                1 => ", 1 call".to_owned(),
+                count => format!(", {count} calls"),
+            };
+            format!("step {step}: {tokens} tokens{calls}")
+        }
+        Event::Judged { tool, input, judgement, .. } => match judgement.verdict {
+            Verdict::Allow => format!("  {tool} {}", argument(input)),
+            Verdict::Deny => format!("  {tool} {} was denied: {}", argument(input), detail(&judgement.why)),
+        },
+        Event::ToolFinished { tool, status: ToolStatus::Failed | ToolStatus::Invalid, output, .. } => {
+            format!("  {tool} failed: {}", detail(output))
+        }
+        Event::ToolFinished { tool, status: ToolStatus::NotFinished | ToolStatus::NotRun, .. } => {
+            format!("  {tool}: a limit came first")
+        }
+        Event::ToolFinished { tool, status: ToolStatus::Unknown, .. } => format!("  {tool}: its outcome is unknown"),
+        Event::ToolFinished { status: ToolStatus::Ok | ToolStatus::Denied | ToolStatus::Cancelled, .. } => {
+            return Say::Nothing;
+        }
+        Event::LimitWarned { limit, used, max } => format!("{limit}: {used} of {max} used"),
+        Event::Recovered { torn_bytes } => format!("{torn_bytes} bytes of an unfinished record were cut off its log"),
+        Event::Attention { why } => format!("needs attention: {}", detail(why)),
+        Event::Finished { outcome: Outcome::Completed { .. }, .. } => "completed".to_owned(),
+        Event::Finished { outcome: outcome @ Outcome::Ended(cause), .. } => {
+            format!("{}: {}({}): {}", outcome.status(), cause.kind.reason(), cause.kind, detail(&cause.detail))
+        }
+        Event::Injected { .. } | Event::ToolStarted { .. } => return Say::Nothing,
+    })
+}
+
+/// The argument that tells most of a call: its first text.
+fn argument(input: &Json) -> String {
+    let named = ["file_path", "pattern", "command", "path"].iter().find_map(|key| input.0.get(*key)?.as_str());
+    let first = || input.0.values().find_map(Value::as_str);
+    brief(named.or_else(first).unwrap_or_default(), ARGUMENT_CHARS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use ukai_protocol::policy::{Judgement, Source};
+
+    use super::*;
+
+    #[test]
+    fn a_judged_call_is_told_by_what_it_is_about() {
+        let judged = |json: &str, judgement| Event::Judged {
+            call: "c".into(),
+            tool: "Read".into(),
+            input: serde_json::from_str(json).expect("an object"),
+            read_only: true,
+            judgement,
+        };
+        let allow = Judgement::allow(Source::Default);
+        let line = |text: &str| Say::Line(text.to_owned());
+        assert_eq!(say(&judged(r#"{"offset":1,"file_path":"src/a.rs"}"#, allow.clone())), line("  Read src/a.rs"));
+        assert_eq!(say(&judged(r#"{"x":"a\u001b[31m"}"#, allow)), line("  Read a[31m"));
+        let deny = Judgement::deny(Source::Default, "outside");
+        assert_eq!(say(&judged(r#"{"file_path":"/etc"}"#, deny)), line("  Read /etc was denied: outside"));
+    }
+}

@@ -1,0 +1,74 @@
+//! `ukai run`: jobs now, in this terminal. At the running server, or hosting one for as long as something runs.
+
+use std::path::PathBuf;
+
+use ukai_protocol::job::JobSpec;
+
+use super::client::Client;
+use super::context::Context;
+use super::failure::Failure;
+use super::follow::{End, Follow, Wish};
+use super::serve::drain;
+use super::signals::{Heard, Signals};
+use super::{job, print, submit};
+use crate::host::{self, Host};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What is to be done; `-` reads it from stdin
+    #[arg(required_unless_present = "files")]
+    prompt: Option<String>,
+    /// Job files (.toml, .yaml, .json) instead
+    #[arg(long = "file", value_name = "JOB", num_args = 1.., conflicts_with = "prompt")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    flags: job::Flags,
+}
+
+pub(crate) async fn run(context: &Context, args: Args) -> Result<u8, Failure> {
+    let mut notes = Vec::new();
+    let jobs = match &args.prompt {
+        Some(prompt) => job::from_prompt(context, prompt, &args.flags, &mut notes).map(|job| vec![job]),
+        None => job::from_files(context, &args.files, &args.flags, &mut notes),
+    };
+    for note in notes {
+        print::note(&format!("ukai: {note}"));
+    }
+    let jobs = jobs?;
+    let mut signals = Signals::new()?;
+    if let Some(client) = Client::connect(context).await? {
+        return Ok(follow(context, client, jobs, &mut signals).await?.code);
+    }
+    let host = host::host(context.settings()?).await.map_err(Failure::usage)?;
+    let followed = match Client::connect_or_say(context, "the one started here has gone; see its words above").await {
+        Ok(client) => follow(context, client, jobs, &mut signals).await,
+        Err(failure) => Err(failure),
+    };
+    if followed.as_ref().is_ok_and(|end| !end.left) {
+        stay(&host, &mut signals).await;
+    }
+    drain(host, &mut signals).await;
+    Ok(followed?.code)
+}
+
+/// Ctrl-C cancels these jobs and no others; a second one, or SIGTERM, leaves.
+async fn follow(context: &Context, client: Client, jobs: Vec<JobSpec>, signals: &mut Signals) -> Result<End, Failure> {
+    let ids = submit::send(client, jobs).await?;
+    let mut asked = false;
+    let wish = async || match signals.next().await {
+        Heard::Interrupt if !std::mem::replace(&mut asked, true) => Wish::Cancel,
+        Heard::Interrupt | Heard::Terminate => Wish::Leave,
+    };
+    Follow::new(context, ids).to_the_end(wish).await
+}
+
+/// A host stays until nothing runs and nothing can start soon (spec §1), or until it is told to go.
+async fn stay(host: &Host, signals: &mut Signals) {
+    let idle = tokio::select! {
+        idle = host.idle() => idle,
+        _ = signals.next() => None,
+    };
+    for (id, why) in idle.unwrap_or_default().queued {
+        print::note(&format!("ukai: {id} stays queued ({why}); type: ukai serve"));
+    }
+}

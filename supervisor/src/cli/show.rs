@@ -1,0 +1,96 @@
+//! `ukai show JOB`: where it stands, why, and what it said.
+
+use ukai_protocol::control::{Filter, JobResult, JobRow, Request, Response, Selection};
+
+use super::client::{Client, unexpected};
+use super::context::Context;
+use super::failure::Failure;
+use super::{Output, json, offline, print, table};
+use crate::config::duration;
+
+const DENIED_SHOWN_MAX: usize = 20;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Its id, its name, or a unique beginning of either
+    job: String,
+}
+
+pub(crate) async fn show(context: &Context, args: &Args) -> Result<u8, Failure> {
+    let (row, result) = match Client::connect(context).await? {
+        Some(client) => client.shown(&args.job).await?,
+        None => offline::shown(&context.state, &args.job)?,
+    };
+    match context.output {
+        Output::Json => {
+            print::out(&format!("{}\n", json::row(&row)));
+        }
+        Output::Text => {
+            print::out(&text(context, &row, &result));
+        }
+        Output::StreamJson => {
+            records(context, &row).await?;
+            print::out(&format!("{}\n", json::result(&row, &result)));
+        }
+    }
+    Ok(0)
+}
+
+fn text(context: &Context, row: &JobRow, result: &JobResult) -> String {
+    let used = &row.used;
+    let mut lines = vec![
+        ["job".to_owned(), row.id.to_string()],
+        ["name".to_owned(), print::brief(&row.name, 64)],
+        ["status".to_owned(), row.status.to_string()],
+    ];
+    let mut line = |key: &str, value: String| {
+        if !value.is_empty() {
+            lines.push([key.to_owned(), print::clean(&value)]);
+        }
+    };
+    line("why", table::why(row));
+    line("attention", if row.attention { "yes".to_owned() } else { String::new() });
+    line("provider", row.provider.clone().unwrap_or_default());
+    line("steps", used.steps.to_string());
+    line("tool calls", used.tool_calls.to_string());
+    line("tokens", format!("{} in, {} out", used.input_tokens, used.output_tokens));
+    line("cost", if used.cost_usd > 0.0 { format!("{:.4} USD", used.cost_usd) } else { String::new() });
+    line("time", duration::show(result.duration_ms));
+    line("restarts", row.restarts.to_string());
+    line("log", context.state.run(&row.id).log().display().to_string());
+    for denied in result.denied.iter().take(DENIED_SHOWN_MAX) {
+        line("denied", print::brief(&format!("{} {}", denied.tool, denied.input.to_text()), 120));
+    }
+    let hidden = result.denied.len().saturating_sub(DENIED_SHOWN_MAX);
+    line("denied", if hidden > 0 { format!("and {hidden} more") } else { String::new() });
+    let said = print::clean(result.text.trim_end());
+    let said = if said.is_empty() { said } else { format!("\n{said}\n") };
+    table::columns(&lines) + &said
+}
+
+/// Everything in its log so far.
+async fn records(context: &Context, row: &JobRow) -> Result<(), Failure> {
+    let each = |happened: &_| print::out(&format!("{}\n", json::event(happened)));
+    let Some(mut client) = Client::connect(context).await? else {
+        return offline::records(&context.state, &row.id, |happened| {
+            each(&happened);
+        });
+    };
+    let filter = Filter { jobs: Selection::These(vec![row.id.to_string()]), deltas: false };
+    client.send(&Request::Subscribe { filter, after: 0 }).await?;
+    let broken = |why: String| Failure::failed(format!("reading the records of {}: {why}; try again", row.id));
+    loop {
+        match client.next().await.map_err(|error| broken(error.to_string()))? {
+            Some(Response::Happened(happened)) => {
+                if !each(&happened) {
+                    return Ok(());
+                }
+            }
+            Some(Response::Live) => return Ok(()),
+            Some(Response::Missed { count }) => return Err(broken(format!("{count} were left out"))),
+            Some(Response::Refused { why, .. }) => return Err(broken(why)),
+            Some(other) => return Err(unexpected(&other)),
+            None => return Err(broken("the server closed the connection".to_owned())),
+        }
+    }
+}
