@@ -4,6 +4,8 @@
 //! other character, is near enough to choose a provider by, and reported usage corrects the rest (spec §5, buckets).
 //! Nothing is serialised for it: the text is looked at where it lies, and a curator may keep the sums of old messages.
 
+#![deny(clippy::disallowed_methods)]
+
 use serde_json::{Map, Value};
 use ukai_protocol::message::{Args, Message};
 

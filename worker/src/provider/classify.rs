@@ -2,6 +2,8 @@
 //!
 //! The status decides, except where the body is known to say something else (see `told`).
 
+#![deny(clippy::disallowed_methods)]
+
 use std::time::Duration;
 
 use http::{HeaderMap, header};

@@ -4,6 +4,8 @@
 //! header and clips it is how clients end up asking five times in a second or sleeping for 24 days; here nothing is
 //! clipped, and what cannot be read is taken for a minute, not for nothing.
 
+#![deny(clippy::disallowed_methods)]
+
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderValue};

@@ -5,6 +5,8 @@
 //! is done here: a bound on one event (its own buffers grow without), invalid UTF-8 replaced instead of ending the
 //! stream, blocks without data left out, and a last event whose blank line the server forgot.
 
+#![deny(clippy::disallowed_methods)]
+
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -3,6 +3,8 @@
 //! A spent quota comes as 429, an overlong input as 400, 413, 429 or 500. Only phrases of which the meaning is certain
 //! are looked for: a wrong guess costs a job (a limit taken for a refusal) or hours (a quota taken for a limit).
 
+#![deny(clippy::disallowed_methods)]
+
 use serde_json::Value;
 use ukai_protocol::lease::AnswerClass;
 

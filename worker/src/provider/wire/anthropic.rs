@@ -3,6 +3,8 @@
 //! Two rules shape the request: roles alternate, and all results of a turn stand in the one user message after it. So
 //! entries of a role are merged, results first. Thinking goes back as it came, before everything else of its turn.
 
+#![deny(clippy::disallowed_methods)]
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 

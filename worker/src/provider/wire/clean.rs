@@ -4,6 +4,8 @@
 //! (spec §5, "nothing invalid leaves"). Rust's strings cannot hold a surrogate, but JSON's escapes can spell one, and
 //! serde_json then refuses the whole document; so the escapes are mended and the document is read.
 
+#![deny(clippy::disallowed_methods)]
+
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};

@@ -3,6 +3,8 @@
 //! Arguments are never mended (spec §3): what was cut, or is no object, is kept as it came and marked broken, and the
 //! model is told. The pieces are kept as text until the end, since only the end tells whether they are whole.
 
+#![deny(clippy::disallowed_methods)]
+
 use ukai_protocol::json::Json;
 use ukai_protocol::message::{Args, Call, Opaque, Stop, Usage};
 

@@ -3,6 +3,8 @@
 //! A provider's id is kept where it can be. Models and gateways send none, empty ones, the same one each turn or in
 //! one reply, or text that another wire refuses; each call still needs its own, or its result answers another one.
 
+#![deny(clippy::disallowed_methods)]
+
 use std::collections::HashSet;
 
 /// What every wire accepts (`^[a-zA-Z0-9_-]{1,64}$`).

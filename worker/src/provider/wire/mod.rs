@@ -3,6 +3,8 @@
 //! Each wire is one file that converts by hand, both ways: structures shared between providers are how one provider's
 //! oddity becomes everyone's. No IO here: bytes of a request out, events in, a reply at the end.
 
+#![deny(clippy::disallowed_methods)]
+
 pub mod anthropic;
 pub mod clean;
 pub mod draft;

@@ -4,6 +4,8 @@
 //! The hard part is to know which call a piece belongs to: `index` should say it, but servers send it missing or equal
 //! for parallel calls, repeat or omit ids, and end a stream twice. See [`Stream::piece`].
 
+#![deny(clippy::disallowed_methods)]
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
