@@ -5,14 +5,24 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use fault::Operation;
+
+pub mod fault;
+
 /// Opens (or creates, 0600) a file to append to.
 pub fn open_append(path: &Path) -> io::Result<File> {
+    fault::at_path(Operation::Open, path)?;
     OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)
 }
 
 /// Appends and makes durable. On an error the descriptor is not to be used again: what a failed sync left is unknown.
 pub fn append(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    if let Err(error) = fault::at_file(Operation::Write, file) {
+        file.write_all(&bytes[..bytes.len() / 2])?;
+        return Err(error);
+    }
     file.write_all(bytes)?;
+    fault::at_file(Operation::Sync, file)?;
     file.sync_data()
 }
 
@@ -24,6 +34,7 @@ pub fn truncate(file: &File, length: u64) -> io::Result<()> {
 
 /// The file becomes `bytes` or stays as it was: temp, fsync, rename, fsync of the folder.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fault::at_path(Operation::Replace, path)?;
     let folder = path.parent().ok_or_else(|| io::Error::other("a file without a folder"))?;
     let mut name = path.file_name().ok_or_else(|| io::Error::other("a path without a file name"))?.to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
@@ -58,14 +69,56 @@ pub fn create_dir(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Moves a file within a file system, durably at both ends. What stood at `to` is replaced.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)?;
+    for end in [to, from] {
+        end.parent().map_or(Ok(()), sync_dir)?;
+    }
+    Ok(())
+}
+
+/// Removes a file, durably; one that is not there is no error.
+pub fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Ok(()) => path.parent().map_or(Ok(()), sync_dir),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes a folder and all in it, durably.
+pub fn remove_dir_all(path: &Path) -> io::Result<()> {
+    fs::remove_dir_all(path)?;
+    path.parent().map_or(Ok(()), sync_dir)
+}
+
+/// Creates a file (0600) of `bytes` bytes whose space on the disk is really taken.
+pub fn allocate(path: &Path, bytes: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::Errno;
+    fault::at_path(Operation::Open, path)?;
+    let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)?;
+    match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+        // Not every file system can; written bytes take space on all of them.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => io::copy(&mut io::repeat(0).take(bytes), &mut file).map(|_| ()),
+        other => Ok(other?),
+    }
+}
+
 pub fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+pub fn open_read(path: &Path) -> io::Result<File> {
+    fault::at_path(Operation::Open, path)?;
+    File::open(path)
 }
 
 /// Reads a whole file of at most `max` bytes.
 pub fn read_bounded(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+    open_read(path)?.take(max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {max} bytes")));
     }

@@ -1,0 +1,389 @@
+//! Opens runs as their files are found, and does what `recovery` judges: cut, put aside, forget.
+//!
+//! Runs before the store's actor starts, and on its threads when a run is first written to. A whole log is verified and
+//! folded each time, because the first thing done with a run may be to act upon it; only a run that has ended, and whose
+//! snapshot covers its log to the byte, is taken from the snapshot.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use jiff::Timestamp;
+use ukai_protocol::disk;
+use ukai_protocol::id::JobId;
+use ukai_protocol::job::{Cause, CauseKind, JobSpec};
+use ukai_protocol::run_state::{Progress, RunState};
+
+use super::error::StoreError;
+use super::event_log::{self, Record};
+use super::log_file::{self, LogFile, ReadError};
+use super::paths::{RunDir, StateDir};
+use super::recovery::{self, Agreement, Corrupt, Found, LogFound, Part, Replay, SnapshotFound, SpecFound, Verdict};
+use super::snapshot::{self, Loaded, Outline, Snapshot};
+use super::spec_file;
+
+/// Events after which a snapshot is worth its ~12 ms: some forty steps, folded again in a few milliseconds.
+pub const SNAPSHOT_EVERY: u64 = 200;
+
+/// Files of one name that quarantine keeps of a run; one more would mean that something damages it again and again.
+const KEPT_MAX: u32 = 99;
+
+/// A run as it was found.
+#[derive(Debug)]
+pub struct Recovered {
+    pub id: JobId,
+    /// Absent only where `job.json` cannot be read.
+    pub spec: Option<Box<JobSpec>>,
+    /// With a problem: as far as it is known, ended by that problem (in memory; its log does not say so).
+    pub progress: Progress,
+    pub problem: Option<Problem>,
+}
+
+/// Why a run cannot go on. Neither is recorded: the next start looks again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// Its files do not verify.
+    Quarantined { why: String },
+    /// The disk refused; nothing is known to be wrong with the run.
+    Io { errno: i32, why: String },
+}
+
+/// Every run in the state directory, in the order of their ids. Call it under the [`super::Lock`], before the store starts.
+pub fn recover_all(state: &StateDir) -> Result<Vec<Recovered>, StoreError> {
+    let mut runs = Vec::new();
+    for id in list(&state.runs())? {
+        match open(state, &id) {
+            Ok(Opened::Run(run)) => {
+                let RunFound { spec, state: RunState { progress, .. }, .. } = *run;
+                runs.push(Recovered { id, spec: Some(spec), progress, problem: None });
+            }
+            Ok(Opened::Never) => {}
+            Ok(Opened::Refused { why, spec, progress }) => {
+                runs.push(Recovered { id, spec, progress, problem: Some(Problem::Quarantined { why }) });
+            }
+            Err(error) => {
+                tracing::error!("opening {id}: {error}");
+                runs.push(unreadable(state, id, &error));
+            }
+        }
+    }
+    Ok(runs)
+}
+
+fn list(runs: &Path) -> Result<Vec<JobId>, StoreError> {
+    let error = |error: io::Error| StoreError::io("listing", runs, &error);
+    let mut ids = Vec::new();
+    for entry in fs::read_dir(runs).map_err(error)? {
+        let name = entry.map_err(error)?.file_name();
+        match name.to_string_lossy().parse::<JobId>() {
+            Ok(id) => ids.push(id),
+            Err(_) => tracing::warn!("{} is no run of ukai's: left alone", runs.join(name).display()),
+        }
+    }
+    ids.sort();
+    Ok(ids)
+}
+
+/// ENOSPC, EIO, EMFILE are not corruption: the run is shown as far as it can be read, and not touched.
+fn unreadable(state: &StateDir, id: JobId, error: &StoreError) -> Recovered {
+    let run = state.run(&id);
+    let spec = match spec_file::load(&run.spec()) {
+        Ok(spec_file::Loaded::Sound(spec)) => Some(spec),
+        _ => None,
+    };
+    let progress = match snapshot::load::<Outline>(&run.snapshot()) {
+        Ok(Loaded::Sound(snapshot)) => snapshot.state.progress,
+        _ => Progress::default(),
+    };
+    let errno = if let StoreError::Io { errno, .. } = error { *errno } else { 0 };
+    let cause = Cause::new(CauseKind::Io(errno), format!("{error}. Its files are as they were; start ukai again"));
+    let progress = recovery::refused(progress, spec.as_deref(), cause);
+    Recovered { id, spec, progress, problem: Some(Problem::Io { errno, why: error.to_string() }) }
+}
+
+/// What one run's folder holds.
+#[derive(Debug)]
+pub enum Opened {
+    Run(Box<RunFound>),
+    Refused {
+        why: String,
+        spec: Option<Box<JobSpec>>,
+        progress: Progress,
+    },
+    /// There is no such job.
+    Never,
+}
+
+#[derive(Debug)]
+pub struct RunFound {
+    pub spec: Box<JobSpec>,
+    /// Of a run that has ended perhaps only the progress.
+    pub state: RunState,
+    pub log_bytes: u64,
+    /// The record that the snapshot on disk was made from; 0 without one.
+    pub snapshot_seq: u64,
+}
+
+/// Opens one run. Afterwards its log is sound, or the run is refused.
+pub fn open(state: &StateDir, id: &JobId) -> Result<Opened, StoreError> {
+    let run = state.run(id);
+    if !run.root().is_dir() {
+        return Ok(Opened::Never);
+    }
+    remove_left_overs(&run)?;
+    let spec = spec_file::load(&run.spec()).map_err(|error| StoreError::io("reading", &run.spec(), &error))?;
+    if let spec_file::Loaded::Sound(spec) = &spec
+        && let Some((progress, log_bytes)) = ended(&run)?
+    {
+        let (spec, snapshot_seq) = (spec.clone(), progress.seq);
+        let state = RunState { progress, ..RunState::default() };
+        return Ok(Opened::Run(Box::new(RunFound { spec, state, log_bytes, snapshot_seq })));
+    }
+    let (spec_found, spec) = match spec {
+        spec_file::Loaded::Missing => (SpecFound::Missing, None),
+        spec_file::Loaded::Sound(spec) => (SpecFound::Sound, Some(spec)),
+        spec_file::Loaded::Bad(why) => (SpecFound::Bad(why), None),
+    };
+    let Examined { log, snapshot, replay, snapshot_seq } = examine(&run)?;
+    let found = Found {
+        spec: spec_found,
+        log,
+        snapshot,
+        outputs: holds_anything(&run.outputs())?,
+        refused_before: state.quarantine_of(id).is_dir(),
+    };
+    match (recovery::judge(found), spec) {
+        (Verdict::Never, _) => {
+            tracing::warn!("{id} was being submitted when ukai ended, and never acknowledged: removed");
+            disk::remove_dir_all(run.root()).map_err(|error| StoreError::io("removing", run.root(), &error))?;
+            Ok(Opened::Never)
+        }
+        (Verdict::Keep { torn, bad_snapshot }, Some(spec)) => {
+            let kept = RunFound { spec, state: replay.state, log_bytes: replay.bytes, snapshot_seq };
+            keep(state, id, kept, torn, bad_snapshot).map(|run| Opened::Run(Box::new(run)))
+        }
+        // Keep always has its job (see `judge`); if it ever had not, refusing is the safe half.
+        (Verdict::Keep { .. }, None) => refuse(state, id, "its job cannot be read".to_owned(), &[], None, replay),
+        (Verdict::Refuse { why, aside }, spec) => refuse(state, id, why, &aside, spec, replay),
+    }
+}
+
+/// The cheap road: a run that has ended, and whose snapshot covers its log to the byte.
+fn ended(run: &RunDir) -> Result<Option<(Progress, u64)>, StoreError> {
+    let path = run.snapshot();
+    let loaded = snapshot::load::<Outline>(&path).map_err(|error| StoreError::io("reading", &path, &error))?;
+    let Loaded::Sound(Snapshot { log_bytes, state: Outline { progress } }) = loaded else { return Ok(None) };
+    let covered = progress.outcome.is_some() && length(&run.log())? == Some(log_bytes);
+    Ok(covered.then_some((progress, log_bytes)))
+}
+
+struct Examined {
+    log: LogFound,
+    snapshot: SnapshotFound,
+    replay: Replay,
+    snapshot_seq: u64,
+}
+
+/// Verifies and folds the whole log, and the snapshot against it.
+fn examine(run: &RunDir) -> Result<Examined, StoreError> {
+    let path = run.snapshot();
+    let snapshot = snapshot::load::<RunState>(&path).map_err(|error| StoreError::io("reading", &path, &error))?;
+    let (snapshot, snapshot_seq, mut replay) = match snapshot {
+        Loaded::Missing => (SnapshotFound::Missing, 0, Replay::default()),
+        Loaded::Bad(why) => (SnapshotFound::Bad(why), 0, Replay::default()),
+        Loaded::Sound(Snapshot { log_bytes, state }) => {
+            let seq = state.progress.seq;
+            (SnapshotFound::Sound(Agreement::NotReached), seq, Replay::against(state, log_bytes))
+        }
+    };
+    let path = run.log();
+    let log = match log_file::read(&path, 0, None, |bytes| replay.feed(bytes)) {
+        Ok(()) if replay.bytes == 0 => LogFound::Nothing,
+        Ok(()) => LogFound::Sound { torn: replay.torn() },
+        Err(ReadError::Refused(corrupt)) => LogFound::Corrupt(corrupt),
+        Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => LogFound::Nothing,
+        Err(ReadError::Io(error)) => return Err(StoreError::io("reading", &path, &error)),
+    };
+    let snapshot = match snapshot {
+        SnapshotFound::Sound(_) => SnapshotFound::Sound(replay.agreement),
+        other => other,
+    };
+    Ok(Examined { log, snapshot, replay, snapshot_seq })
+}
+
+/// Cuts what is torn and says so in the log; puts a bad snapshot aside and makes a new one where one is due.
+fn keep(
+    state: &StateDir,
+    id: &JobId,
+    mut run: RunFound,
+    torn: u64,
+    bad_snapshot: Option<String>,
+) -> Result<RunFound, StoreError> {
+    let dir = state.run(id);
+    if torn > 0 {
+        let seq = run.state.progress.seq + 1;
+        let event = recovery::recovered(torn);
+        tracing::warn!("{id}: {torn} bytes after record {} were torn by a crash: cut off", seq - 1);
+        let mut log = LogFile::at(dir.log(), run.log_bytes);
+        let record = Record { seq, at: now(), event };
+        let line =
+            event_log::encode(&record).map_err(|unwritable| StoreError::Unwritable { job: id.clone(), unwritable })?;
+        log.append(line.as_bytes())?;
+        run.log_bytes = log.bytes();
+        run.state
+            .apply(&record.event)
+            .map_err(|illegal| StoreError::Illegal { job: id.clone(), why: illegal.to_string() })?;
+    }
+    if let Some(why) = &bad_snapshot {
+        let kept = put_aside(state, id, Part::Snapshot)?;
+        tracing::warn!("the snapshot of {id} does not verify ({why}): kept as {kept}, made again from the log");
+        run.snapshot_seq = 0;
+    }
+    let behind = run.state.progress.seq - run.snapshot_seq;
+    if behind > 0 && (bad_snapshot.is_some() || run.state.progress.outcome.is_some() || behind >= SNAPSHOT_EVERY) {
+        let snapshot = Snapshot { log_bytes: run.log_bytes, state: run.state };
+        match snapshot::save(&dir.snapshot(), &snapshot) {
+            Ok(()) => run.snapshot_seq = snapshot.state.progress.seq,
+            // The log is sound without it.
+            Err(error) => tracing::warn!("writing the snapshot of {id}: {error}; it is made again later"),
+        }
+        run.state = snapshot.state;
+    }
+    Ok(run)
+}
+
+fn refuse(
+    state: &StateDir,
+    id: &JobId,
+    why: String,
+    aside: &[Part],
+    spec: Option<Box<JobSpec>>,
+    replay: Replay,
+) -> Result<Opened, StoreError> {
+    let folder = state.quarantine_of(id);
+    // Of a log that was put aside earlier, what can be believed is still told.
+    let mut progress = replay.state.progress;
+    if progress.seq == 0 {
+        progress = believable(&folder.join("events.jsonl"))?;
+    }
+    disk::create_dir(&folder).map_err(|error| StoreError::io("creating", &folder, &error))?;
+    for part in aside {
+        let kept = put_aside(state, id, *part)?;
+        tracing::error!("{id} is quarantined: {why}; kept as {kept}");
+    }
+    let cause = recovery::quarantined(&why, &folder.display().to_string());
+    let progress = recovery::refused(progress, spec.as_deref(), cause);
+    Ok(Opened::Refused { why, spec, progress })
+}
+
+/// The fold of a log up to the first record that does not verify.
+fn believable(log: &Path) -> Result<Progress, StoreError> {
+    let mut replay = Replay::default();
+    match log_file::read(log, 0, None, |bytes| replay.feed(bytes)) {
+        Ok(()) => {}
+        Err(ReadError::Refused(corrupt)) => tracing::debug!("{}: {corrupt}", log.display()),
+        Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(ReadError::Io(error)) => return Err(StoreError::io("reading", log, &error)),
+    }
+    Ok(replay.state.progress)
+}
+
+/// Moves a file to quarantine beside what was put there earlier, and says where it is.
+fn put_aside(state: &StateDir, id: &JobId, part: Part) -> Result<String, StoreError> {
+    let (run, folder) = (state.run(id), state.quarantine_of(id));
+    let (from, name) = match part {
+        Part::Spec => (run.spec(), "job.json"),
+        Part::Log => (run.log(), "events.jsonl"),
+        Part::Snapshot => (run.snapshot(), "run_state.json"),
+    };
+    disk::create_dir(&folder).map_err(|error| StoreError::io("creating", &folder, &error))?;
+    let names = std::iter::once(name.to_owned()).chain((2..=KEPT_MAX).map(|number| format!("{name}.{number}")));
+    let mut free = names.map(|name| folder.join(name)).filter(|path| path.symlink_metadata().is_err());
+    let to = free.next().ok_or_else(|| StoreError::Quarantined {
+        job: id.clone(),
+        why: format!("{} holds {KEPT_MAX} files of it: look at the disk, then remove them", folder.display()),
+    })?;
+    disk::rename(&from, &to).map_err(|error| StoreError::io("moving to quarantine", &from, &error))?;
+    Ok(to.display().to_string())
+}
+
+/// The state of a run, from its snapshot and the log after it. `until`: how much of the log is acknowledged, where
+/// someone writes to it.
+pub fn load(state: &StateDir, id: &JobId, until: Option<u64>) -> Result<Replay, StoreError> {
+    let run = state.run(id);
+    let path = run.snapshot();
+    let fold = |mut replay: Replay| {
+        log_file::read(&run.log(), replay.bytes, until, |bytes| replay.feed(bytes)).map(|()| replay)
+    };
+    let snapshot = snapshot::load::<RunState>(&path).map_err(|error| StoreError::io("reading", &path, &error))?;
+    let near = match snapshot {
+        Loaded::Sound(Snapshot { log_bytes, state }) if until.is_none_or(|until| log_bytes <= until) => {
+            fold(Replay::from(state, log_bytes)).ok()
+        }
+        _ => None,
+    };
+    // What goes wrong after a snapshot is told as the whole log tells it.
+    near.map_or_else(|| fold(Replay::default()), Ok).map_err(|error| read_error(state, id, error))
+}
+
+/// Writes a snapshot of the acknowledged part of a log and tells the record that it was made from.
+pub fn refresh_snapshot(state: &StateDir, id: &JobId, until: u64) -> Result<u64, StoreError> {
+    let path = state.run(id).snapshot();
+    let Replay { state, bytes, .. } = load(state, id, Some(until))?;
+    let snapshot = Snapshot { log_bytes: bytes, state };
+    snapshot::save(&path, &snapshot).map_err(|error| StoreError::io("writing", &path, &error))?;
+    Ok(snapshot.state.progress.seq)
+}
+
+pub fn read_error(state: &StateDir, id: &JobId, error: ReadError<Corrupt>) -> StoreError {
+    match error {
+        ReadError::Refused(corrupt) => StoreError::corrupt(id, &corrupt),
+        ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => absent(state, id),
+        ReadError::Io(error) => StoreError::io("reading", &state.run(id).log(), &error),
+    }
+}
+
+/// Why there is no log to read.
+#[must_use]
+pub fn absent(state: &StateDir, id: &JobId) -> StoreError {
+    let folder = state.quarantine_of(id);
+    if folder.is_dir() {
+        StoreError::Quarantined { job: id.clone(), why: format!("its files are kept in {}", folder.display()) }
+    } else {
+        StoreError::Unknown(id.clone())
+    }
+}
+
+/// The wall clock as records carry it: for people, never decided upon.
+#[must_use]
+pub fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+}
+
+fn length(path: &Path) -> Result<Option<u64>, StoreError> {
+    match fs::metadata(path) {
+        Ok(found) => Ok(Some(found.len())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StoreError::io("looking at", path, &error)),
+    }
+}
+
+fn holds_anything(folder: &Path) -> Result<bool, StoreError> {
+    match fs::read_dir(folder) {
+        Ok(mut entries) => Ok(entries.next().is_some()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(StoreError::io("listing", folder, &error)),
+    }
+}
+
+/// Temporaries of a process that died before it could rename them.
+fn remove_left_overs(run: &RunDir) -> Result<(), StoreError> {
+    let error = |error: io::Error| StoreError::io("clearing", run.root(), &error);
+    for entry in fs::read_dir(run.root()).map_err(error)? {
+        let path = entry.map_err(error)?.path();
+        if path.extension().is_some_and(|extension| extension == "tmp") {
+            disk::remove_file(&path).map_err(error)?;
+        }
+    }
+    Ok(())
+}

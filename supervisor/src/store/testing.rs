@@ -1,0 +1,1 @@
+//! Made-up runs for the store's tests.
