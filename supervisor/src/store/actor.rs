@@ -537,7 +537,9 @@ mod tests {
         let (gate, syncs) = (Arc::new(Gate::default()), Arc::new(AtomicUsize::new(0)));
         let _held = running.temp.fault(Operation::Sync, 0, 1, gate.effect());
         let counter = Arc::clone(&syncs);
-        let count = Effect::Call(Arc::new(move || drop(counter.fetch_add(1, Ordering::SeqCst))));
+        let count = Effect::Call(Arc::new(move || {
+            counter.fetch_add(1, Ordering::SeqCst);
+        }));
         let _counted = running.temp.fault(Operation::Sync, 0, u32::MAX, count);
         let first = running.append(1, None, vec![attention()]);
         assert!(gate.came(1).await);

@@ -18,15 +18,13 @@ use super::error::StoreError;
 use super::event_log::{self, Record};
 use super::log_file::{self, LogFile, ReadError};
 use super::paths::{RunDir, StateDir};
+use super::quarantine;
 use super::recovery::{self, Agreement, Corrupt, Found, LogFound, Part, Replay, SnapshotFound, SpecFound, Verdict};
 use super::snapshot::{self, Loaded, Outline, Snapshot};
 use super::spec_file;
 
 /// Events after which a snapshot is worth its ~12 ms: some forty steps, folded again in a few milliseconds.
 pub const SNAPSHOT_EVERY: u64 = 200;
-
-/// Files of one name that quarantine keeps of a run; one more would mean that something damages it again and again.
-const KEPT_MAX: u32 = 99;
 
 /// A run as it was found.
 #[derive(Debug)]
@@ -163,8 +161,10 @@ pub fn open(state: &StateDir, id: &JobId) -> Result<Opened, StoreError> {
             keep(state, id, kept, torn, bad_snapshot).map(|run| Opened::Run(Box::new(run)))
         }
         // Keep always has its job (see `judge`); if it ever had not, refusing is the safe half.
-        (Verdict::Keep { .. }, None) => refuse(state, id, "its job cannot be read".to_owned(), &[], None, replay),
-        (Verdict::Refuse { why, aside }, spec) => refuse(state, id, why, &aside, spec, replay),
+        (Verdict::Keep { .. }, None) => {
+            quarantine::refuse(state, id, "its job cannot be read".to_owned(), &[], None, replay)
+        }
+        (Verdict::Refuse { why, aside }, spec) => quarantine::refuse(state, id, why, &aside, spec, replay),
     }
 }
 
@@ -235,7 +235,7 @@ fn keep(
             .map_err(|illegal| StoreError::Illegal { job: id.clone(), why: illegal.to_string() })?;
     }
     if let Some(why) = &bad_snapshot {
-        let kept = put_aside(state, id, Part::Snapshot)?;
+        let kept = quarantine::put_aside(state, id, Part::Snapshot)?;
         tracing::warn!("the snapshot of {id} does not verify ({why}): kept as {kept}, made again from the log");
         run.snapshot_seq = 0;
     }
@@ -250,61 +250,6 @@ fn keep(
         run.state = snapshot.state;
     }
     Ok(run)
-}
-
-fn refuse(
-    state: &StateDir,
-    id: &JobId,
-    why: String,
-    aside: &[Part],
-    spec: Option<Box<JobSpec>>,
-    replay: Replay,
-) -> Result<Opened, StoreError> {
-    let folder = state.quarantine_of(id);
-    // Of a log that was put aside earlier, what can be believed is still told.
-    let mut progress = replay.state.progress;
-    if progress.seq == 0 {
-        progress = believable(&folder.join("events.jsonl"))?;
-    }
-    disk::create_dir(&folder).map_err(|error| StoreError::io("creating", &folder, &error))?;
-    for part in aside {
-        let kept = put_aside(state, id, *part)?;
-        tracing::error!("{id} is quarantined: {why}; kept as {kept}");
-    }
-    let cause = recovery::quarantined(&why, &folder.display().to_string());
-    let progress = Box::new(recovery::refused(progress, spec.as_deref(), cause));
-    Ok(Opened::Refused { why, spec, progress })
-}
-
-/// The fold of a log up to the first record that does not verify.
-fn believable(log: &Path) -> Result<Progress, StoreError> {
-    let mut replay = Replay::default();
-    match log_file::read(log, 0, None, |bytes| replay.feed(bytes)) {
-        Ok(()) => {}
-        Err(ReadError::Refused(corrupt)) => tracing::debug!("{}: {corrupt}", log.display()),
-        Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(ReadError::Io(error)) => return Err(StoreError::io("reading", log, &error)),
-    }
-    Ok(replay.state.progress)
-}
-
-/// Moves a file to quarantine beside what was put there earlier, and says where it is.
-fn put_aside(state: &StateDir, id: &JobId, part: Part) -> Result<String, StoreError> {
-    let (run, folder) = (state.run(id), state.quarantine_of(id));
-    let (from, name) = match part {
-        Part::Spec => (run.spec(), "job.json"),
-        Part::Log => (run.log(), "events.jsonl"),
-        Part::Snapshot => (run.snapshot(), "run_state.json"),
-    };
-    disk::create_dir(&folder).map_err(|error| StoreError::io("creating", &folder, &error))?;
-    let names = std::iter::once(name.to_owned()).chain((2..=KEPT_MAX).map(|number| format!("{name}.{number}")));
-    let mut free = names.map(|name| folder.join(name)).filter(|path| path.symlink_metadata().is_err());
-    let to = free.next().ok_or_else(|| StoreError::Quarantined {
-        job: id.clone(),
-        why: format!("{} holds {KEPT_MAX} files of it: look at the disk, then remove them", folder.display()),
-    })?;
-    disk::rename(&from, &to).map_err(|error| StoreError::io("moving to quarantine", &from, &error))?;
-    Ok(to.display().to_string())
 }
 
 /// The state of a run, from its snapshot and the log after it. `until`: how much of the log is acknowledged, where
@@ -338,19 +283,8 @@ pub fn refresh_snapshot(state: &StateDir, id: &JobId, until: u64) -> Result<u64,
 pub fn read_error(state: &StateDir, id: &JobId, error: ReadError<Corrupt>) -> StoreError {
     match error {
         ReadError::Refused(corrupt) => StoreError::corrupt(id, &corrupt),
-        ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => absent(state, id),
+        ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => quarantine::absent(state, id),
         ReadError::Io(error) => StoreError::io("reading", &state.run(id).log(), &error),
-    }
-}
-
-/// Why there is no log to read.
-#[must_use]
-pub fn absent(state: &StateDir, id: &JobId) -> StoreError {
-    let folder = state.quarantine_of(id);
-    if folder.is_dir() {
-        StoreError::Quarantined { job: id.clone(), why: format!("its files are kept in {}", folder.display()) }
-    } else {
-        StoreError::Unknown(id.clone())
     }
 }
 

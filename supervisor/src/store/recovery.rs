@@ -208,7 +208,7 @@ pub fn refused(mut progress: Progress, spec: Option<&JobSpec>, cause: Cause) -> 
 #[must_use]
 pub fn quarantined(why: &str, kept: &str) -> Cause {
     let detail = format!(
-        "opening its files: {why}. They are kept in {kept}; nothing of the job runs until `ukai quarantine clear`"
+        "opening its files: {why}. They are kept in {kept}; nothing of the job runs before a person has looked at them"
     );
     Cause::new(CauseKind::Quarantined, detail)
 }
