@@ -32,6 +32,14 @@ impl Context {
         Ok(Context { loaded, state, output: global.output, current_folder })
     }
 
+    /// For a verb that reads no configuration and keeps its own state directory.
+    pub fn apart(global: Global, state_dir: PathBuf) -> Result<Self, Failure> {
+        let state_dir = global.state_dir.unwrap_or(state_dir);
+        let current_folder = env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        let state = StateDir::new(current_folder.join(state_dir));
+        Ok(Context { loaded: Loaded::default(), state, output: global.output, current_folder })
+    }
+
     /// Where the supervisor of this state directory listens. None: there is no such directory, so nobody does.
     pub fn socket(&self) -> Result<Option<PathBuf>, Failure> {
         if !self.state.root().exists() {

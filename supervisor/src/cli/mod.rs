@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 // The verbs.
 mod cancel;
 mod completions;
+mod demo;
 mod doctor;
 mod ls;
 mod run;
@@ -67,6 +68,8 @@ pub(crate) enum Output {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// See it work: eight jobs on the files here, one worker killed; needs no key
+    Demo(demo::Args),
     /// Run jobs as they are submitted, until told to stop
     Serve,
     /// Run jobs now, show their progress and end as they end
@@ -115,9 +118,12 @@ fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
     };
     let quiet = !matches!(verb, Verb::Serve);
     log_to_stderr(quiet);
-    let context = Context::new(global)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error: io::Error| Failure::failed(format!("starting the runtime: {error}")))?;
+    if let Verb::Demo(args) = &verb {
+        return runtime.block_on(demo::demo(global, args));
+    }
+    let context = Context::new(global)?;
     runtime.block_on(async {
         attention::banner(&context).await;
         match verb {
@@ -128,7 +134,7 @@ fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
             Verb::Show(args) => show::show(&context, &args).await,
             Verb::Cancel(args) => cancel::cancel(&context, args).await,
             Verb::Doctor => doctor::doctor(&context).await,
-            Verb::Script(_) | Verb::Completions(_) => Ok(0),
+            Verb::Demo(_) | Verb::Script(_) | Verb::Completions(_) => Ok(0),
         }
     })
 }

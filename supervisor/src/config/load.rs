@@ -28,12 +28,13 @@ pub enum LoadError {
 }
 
 /// Who said which file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
     Flag,
     Variable,
     User,
     /// There is no file: the defaults hold.
+    #[default]
     Nothing,
 }
 
@@ -49,7 +50,7 @@ impl Origin {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Loaded {
     pub config: Config,
     pub origin: Origin,

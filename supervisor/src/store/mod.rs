@@ -13,6 +13,7 @@ pub mod spec_file;
 // After a crash.
 pub mod loader;
 pub mod lock;
+pub mod quarantine;
 pub mod recovery;
 
 // While it runs.

@@ -228,7 +228,7 @@ mod tests {
         let name = path("state").file_name().expect("name").to_string_lossy().into_owned();
         assert!(name.len() == 16 && name.bytes().all(|digit| digit.is_ascii_hexdigit()), "{name}");
         assert_eq!(fs::metadata(runtime.join("ukai")).expect("folder").mode() & 0o777, 0o700);
-        assert_eq!(socket_name(Path::new("/golden")), "eb81efd5b8ec6f94");
+        assert_eq!(socket_name(Path::new("/golden")), "be9bf274fb767866");
     }
 
     #[test]

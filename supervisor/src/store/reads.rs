@@ -131,3 +131,72 @@ impl From<TooLong> for Halt {
         Halt(Stop::Damage(Corrupt { line: u64::MAX, why: Damage::TooLong }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::{Temp, id, log_of, replied, run, started, submitted};
+
+    fn read_all(temp: &Temp, from: Position, limit: usize, until: u64) -> (Vec<u64>, usize) {
+        let (mut seqs, mut pieces, mut next) = (Vec::new(), 0, from);
+        loop {
+            let piece = backlog(&temp.state, &id(1), next, limit, until).expect("a piece");
+            assert!(piece.records.len() <= limit);
+            seqs.extend(piece.records.iter().map(|record| record.seq));
+            (pieces, next) = (pieces + 1, piece.next);
+            if !piece.more {
+                return (seqs, pieces);
+            }
+        }
+    }
+
+    #[test]
+    fn a_backlog_comes_in_pieces_from_wherever_it_is_asked() {
+        let events = run(4);
+        let (temp, last) = (Temp::with(&events), events.len() as u64);
+        let length = |count: usize| log_of(&events[..count]).len() as u64;
+        let all = length(events.len());
+        let check = |quirk: &str, from, limit, until, expected: std::ops::RangeInclusive<u64>, pieces| {
+            assert_eq!(read_all(&temp, from, limit, until), (expected.collect(), pieces), "{quirk}");
+        };
+        check("all at once", Position::after(0), 256, all, 1..=last, 1);
+        check("by tens", Position::after(0), 10, all, 1..=last, 3);
+        check("exactly full pieces", Position::after(3), 10, all, 4..=last, 2);
+        check("from the middle", Position::after(5), 256, all, 6..=last, 1);
+        check("from a known offset", Position { after: 5, offset: length(5) }, 256, all, 6..=last, 1);
+        check("from a wrong offset", Position { after: 5, offset: length(6) }, 256, all, 6..=last, 1);
+        check("from an offset inside a line", Position { after: 5, offset: length(5) + 3 }, 256, all, 6..=last, 1);
+        check("from an offset beyond the end", Position { after: 5, offset: all + 9 }, 256, all, 6..=last, 1);
+        check("only what is acknowledged", Position::after(0), 256, length(7), 1..=7, 1);
+        #[allow(clippy::reversed_empty_ranges)]
+        let none = 1..=0;
+        check("nothing new", Position::after(last), 256, all, none.clone(), 1);
+        check("nothing new at a known offset", Position { after: last, offset: all }, 256, all, none.clone(), 1);
+        check("from the future", Position::after(last + 9), 256, all, none, 1);
+    }
+
+    #[test]
+    fn a_few_huge_records_are_several_pieces() {
+        let mut huge = replied(1, &[]);
+        if let ukai_protocol::event::Event::Replied { text, .. } = &mut huge {
+            *text = "x".repeat(BACKLOG_BYTES_MAX as usize * 2 / 3);
+        }
+        let events = [submitted(), started(1), huge.clone(), huge.clone(), huge];
+        let temp = Temp::with(&events);
+        let all = log_of(&events).len() as u64;
+        assert_eq!(read_all(&temp, Position::after(0), 256, all), ((1..=5).collect(), 3));
+    }
+
+    #[test]
+    fn damage_is_told_with_its_place_and_a_run_that_is_not_there_by_name() {
+        let temp = Temp::with(&run(1));
+        let mut log = temp.log();
+        let all = log.len() as u64;
+        log[log_of(&run(1)[..3]).len() + 20] ^= 1;
+        std::fs::write(temp.run().log(), log).expect("changed");
+        let damaged = backlog(&temp.state, &id(1), Position::after(0), 256, all).err();
+        assert!(matches!(&damaged, Some(StoreError::Corrupt { why, .. }) if why.starts_with("line 4")), "{damaged:?}");
+        let unknown = backlog(&temp.state, &id(2), Position::after(0), 256, 0).err();
+        assert_eq!(unknown, Some(StoreError::Unknown(id(2))));
+    }
+}

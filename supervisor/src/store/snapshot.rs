@@ -82,3 +82,57 @@ fn decode<State: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<Snapshot<Sta
         serde_json::from_slice(bytes).map_err(|error| format!("it is no snapshot: {error}"))?;
     Ok(Snapshot { log_bytes, state })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::{fold, judged, replied, run, tool_started};
+
+    /// In the middle of a turn, with everything filled in that may be.
+    fn state() -> RunState {
+        let mut state = fold(&run(2));
+        for event in [replied(3, &["a", "b"]), judged("a"), tool_started("a"), judged("b")] {
+            state.apply(&event).expect("test data");
+        }
+        state
+    }
+
+    #[test]
+    fn a_state_reads_back_to_the_last_bit() {
+        let mut state = state();
+        for cost_usd in [0.1 + 0.2, 1e-7, 123_456.789, f64::MIN_POSITIVE, 5e-324, 0.300_000_000_000_000_04] {
+            state.progress.used.cost_usd = cost_usd;
+            let snapshot = Snapshot { log_bytes: 4711, state: state.clone() };
+            assert_eq!(decode(encode(&snapshot).expect("text").as_bytes()), Ok(snapshot), "{cost_usd}");
+        }
+    }
+
+    #[test]
+    fn the_outline_is_the_progress_of_the_whole() {
+        let snapshot = Snapshot { log_bytes: 4711, state: state() };
+        let outline = decode::<Outline>(encode(&snapshot).expect("text").as_bytes()).expect("an outline");
+        assert_eq!((outline.log_bytes, outline.state.progress), (4711, snapshot.state.progress));
+    }
+
+    #[test]
+    fn a_snapshot_of_the_first_build_loads_for_ever() {
+        let golden = include_bytes!("../../testdata/run_state.golden.json");
+        let snapshot = Snapshot { log_bytes: 4711, state: state() };
+        assert_eq!(decode(golden), Ok(snapshot));
+    }
+
+    #[test]
+    fn what_does_not_verify_is_bad_and_what_is_not_there_is_missing() {
+        let temp = tempfile::tempdir().expect("temp");
+        let path = temp.path().join("run_state.json");
+        assert!(matches!(load::<RunState>(&path), Ok(Loaded::Missing)));
+        save(&path, &Snapshot { log_bytes: 1, state: state() }).expect("saved");
+        assert!(matches!(load::<RunState>(&path), Ok(Loaded::Sound(_))));
+        let text = std::fs::read_to_string(&path).expect("text");
+        let other_schema = checksum::seal(text[..text.len() - 18].replace("\"schema\":1", "\"schema\":2"));
+        for bad in ["", "{}", &text[..text.len() - 1], &text.replace("step 1", "step 9"), &other_schema] {
+            std::fs::write(&path, bad).expect("written");
+            assert!(matches!(load::<RunState>(&path), Ok(Loaded::Bad(_))), "{bad:.60}");
+        }
+    }
+}

@@ -56,3 +56,33 @@ fn decode(bytes: &[u8]) -> Result<JobSpec, String> {
     }
     serde_json::from_slice(bytes).map_err(|error| format!("it is no job: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::spec;
+
+    #[test]
+    fn a_job_reads_back_and_is_plain_json_to_everyone_else() {
+        let temp = tempfile::tempdir().expect("temp");
+        let path = temp.path().join("job.json");
+        assert!(matches!(load(&path), Ok(Loaded::Missing)));
+        save(&path, &spec()).expect("saved");
+        assert!(matches!(load(&path), Ok(Loaded::Sound(read)) if *read == spec()));
+        let text = std::fs::read_to_string(&path).expect("text");
+        assert_eq!(serde_json::from_str::<JobSpec>(&text).expect("a plain job"), spec());
+        assert_eq!(text, include_str!("../../testdata/job.golden.json"));
+    }
+
+    #[test]
+    fn a_weakened_deny_rule_does_not_pass() {
+        let temp = tempfile::tempdir().expect("temp");
+        let path = temp.path().join("job.json");
+        save(&path, &spec()).expect("saved");
+        let text = std::fs::read_to_string(&path).expect("text");
+        for bad in ["", "{}", &text.replace(".env*", ".enx*"), &text[..text.len() / 2]] {
+            std::fs::write(&path, bad).expect("written");
+            assert!(matches!(load(&path), Ok(Loaded::Bad(_))), "{bad:.60}");
+        }
+    }
+}

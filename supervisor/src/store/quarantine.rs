@@ -1,0 +1,86 @@
+//! Puts the files of a run aside that do not verify. They are moved, never changed and never deleted: a person may know
+//! what to make of them. A run whose log lies here, and nowhere else, stays refused at every start.
+
+use std::io;
+use std::path::Path;
+
+use ukai_protocol::disk;
+use ukai_protocol::id::JobId;
+use ukai_protocol::job::JobSpec;
+use ukai_protocol::run_state::Progress;
+
+use super::error::StoreError;
+use super::loader::Opened;
+use super::log_file::{self, ReadError};
+use super::paths::StateDir;
+use super::recovery::{self, Part, Replay};
+
+/// Files of one name that quarantine keeps of a run; one more would mean that something damages it again and again.
+const KEPT_MAX: u32 = 99;
+
+/// Refuses a run, and shows what can be believed of it.
+pub fn refuse(
+    state: &StateDir,
+    id: &JobId,
+    why: String,
+    aside: &[Part],
+    spec: Option<Box<JobSpec>>,
+    replay: Replay,
+) -> Result<Opened, StoreError> {
+    let folder = state.quarantine_of(id);
+    // Of a log that was put aside earlier, what can be believed is still told.
+    let mut progress = replay.state.progress;
+    if progress.seq == 0 {
+        progress = believable(&folder.join("events.jsonl"))?;
+    }
+    disk::create_dir(&folder).map_err(|error| StoreError::io("creating", &folder, &error))?;
+    for part in aside {
+        let kept = put_aside(state, id, *part)?;
+        tracing::error!("{id} is quarantined: {why}; kept as {kept}");
+    }
+    let cause = recovery::quarantined(&why, &folder.display().to_string());
+    let progress = Box::new(recovery::refused(progress, spec.as_deref(), cause));
+    Ok(Opened::Refused { why, spec, progress })
+}
+
+/// The fold of a log up to the first record that does not verify.
+fn believable(log: &Path) -> Result<Progress, StoreError> {
+    let mut replay = Replay::default();
+    match log_file::read(log, 0, None, |bytes| replay.feed(bytes)) {
+        Ok(()) => {}
+        Err(ReadError::Refused(corrupt)) => tracing::debug!("{}: {corrupt}", log.display()),
+        Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(ReadError::Io(error)) => return Err(StoreError::io("reading", log, &error)),
+    }
+    Ok(replay.state.progress)
+}
+
+/// Moves a file to quarantine beside what was put there earlier, and says where it is.
+pub fn put_aside(state: &StateDir, id: &JobId, part: Part) -> Result<String, StoreError> {
+    let (run, folder) = (state.run(id), state.quarantine_of(id));
+    let (from, name) = match part {
+        Part::Spec => (run.spec(), "job.json"),
+        Part::Log => (run.log(), "events.jsonl"),
+        Part::Snapshot => (run.snapshot(), "run_state.json"),
+    };
+    disk::create_dir(&folder).map_err(|error| StoreError::io("creating", &folder, &error))?;
+    let names = std::iter::once(name.to_owned()).chain((2..=KEPT_MAX).map(|number| format!("{name}.{number}")));
+    let mut free = names.map(|name| folder.join(name)).filter(|path| path.symlink_metadata().is_err());
+    let to = free.next().ok_or_else(|| StoreError::Quarantined {
+        job: id.clone(),
+        why: format!("{} holds {KEPT_MAX} files of it: look at the disk, then remove them", folder.display()),
+    })?;
+    disk::rename(&from, &to).map_err(|error| StoreError::io("moving to quarantine", &from, &error))?;
+    Ok(to.display().to_string())
+}
+
+/// Why there is no log to read.
+#[must_use]
+pub fn absent(state: &StateDir, id: &JobId) -> StoreError {
+    let folder = state.quarantine_of(id);
+    if folder.is_dir() {
+        StoreError::Quarantined { job: id.clone(), why: format!("its files are kept in {}", folder.display()) }
+    } else {
+        StoreError::Unknown(id.clone())
+    }
+}
