@@ -75,7 +75,7 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     })
     .await??;
     process_tree::adopt_orphans().map_err(StartError::Subreaper)?;
-    let family = Family::new();
+    let family = Family::found();
     let socket = settings.socket.clone();
     let listener = Listener::bind(&socket).map_err(|error| StartError::Socket { path: socket.clone(), error })?;
 
@@ -93,13 +93,7 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     };
     let (store, _) = store::start(state, published, None).await?;
     let notifier = Notifier::start().await?;
-    let pool = Pool {
-        settings: Arc::new(settings),
-        store: store.clone(),
-        publisher: publisher.clone(),
-        family: family.clone(),
-        start,
-    };
+    let pool = Pool { settings: Arc::new(settings), store: store.clone(), publisher: publisher.clone(), family, start };
     let arguments = Arguments { pool, notifier: notifier.clone(), recovered, address };
     let (supervisor, supervising) = Supervisor::spawn(None, Supervisor, arguments).await?;
     store.link(supervisor.get_cell());
@@ -109,7 +103,6 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     let reaping = tokio::spawn(async move {
         loop {
             tokio::time::sleep(REAP_EVERY).await;
-            let family = family.clone();
             if let Err(error) = tokio::task::spawn_blocking(move || family.sweep()).await {
                 tracing::error!(%error, "the sweep for orphans failed");
             }

@@ -138,7 +138,7 @@ impl State {
 
     fn report_lost(&mut self, id: &JobId, attempt: u32, exit: Exit) {
         let mark = self.jobs.get(id).and_then(|job| job.progress.process.clone());
-        let (myself, family, job) = (self.myself.clone(), self.pool.family.clone(), id.clone());
+        let (myself, family, job) = (self.myself.clone(), self.pool.family, id.clone());
         tokio::task::spawn_blocking(move || {
             if let Some(mark) = mark {
                 if let Err(error) = process_tree::end(&mark, Duration::ZERO) {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use ukai_protocol::event::{Event, ProcessMark};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind, JobSpec};
@@ -164,6 +164,8 @@ pub struct State {
     links: u64,
     /// Connections that are not read to their end.
     open_links: usize,
+    /// Tells their readers that nothing more will be written.
+    gone: watch::Sender<bool>,
     /// A record of this link was turned away unread: what follows it will not fit either.
     broken_link: Option<u64>,
     unstored: usize,
@@ -195,6 +197,7 @@ impl Actor for JobActor {
             link: None,
             links: 0,
             open_links: 0,
+            gone: watch::Sender::new(false),
             broken_link: None,
             unstored: 0,
             recorded: 0,
@@ -232,6 +235,7 @@ impl Actor for JobActor {
             Msg::Exited(exit) => state.exited(exit),
             Msg::Swept { stderr_tail } => {
                 state.swept = Some(stderr_tail);
+                state.gone.send_replace(true);
                 state.report_if_over();
             }
             Msg::Tick { planned } => state.tick(planned),
@@ -294,7 +298,7 @@ impl State {
     }
 
     fn watch_exit(&self, mark: ProcessMark, child: Option<Child>) {
-        let (myself, family, job) = (self.myself.clone(), self.pool.family.clone(), self.job.clone());
+        let (myself, family, job) = (self.myself.clone(), self.pool.family, self.job.clone());
         tokio::spawn(async move {
             if let Err(error) = exit::ended(&mark).await {
                 // Waiting for the child below still notices its end; an adopted one is noticed by its silence.
@@ -321,7 +325,7 @@ impl State {
         self.exit = Some(exit);
         // Who knocked and was not let in never will be.
         self.knocking = None;
-        let (myself, family) = (self.myself.clone(), self.pool.family.clone());
+        let (myself, family) = (self.myself.clone(), self.pool.family);
         let (mark, stderr, job) = (self.mark.clone(), self.stderr.take(), self.job.clone());
         tokio::spawn(async move {
             let swept = tokio::task::spawn_blocking(move || {
@@ -500,7 +504,13 @@ impl State {
         self.links += 1;
         self.open_links += 1;
         self.silence.heard(Instant::now());
-        self.link = Some(link::open(*incoming, self.links, Opening { welcome, state }, self.myself.clone()));
+        self.link = Some(link::open(
+            *incoming,
+            self.links,
+            Opening { welcome, state },
+            self.myself.clone(),
+            self.gone.subscribe(),
+        ));
     }
 
     fn link_ended(&mut self, link: u64, why: Option<String>) {

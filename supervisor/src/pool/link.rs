@@ -4,9 +4,10 @@
 //! socket's buffer has. A record is answered when it is on disk, so a slow disk slows the worker and fills no memory.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ractor::ActorRef;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use ukai_protocol::codec;
 use ukai_protocol::connection::{LinkError, Reader, Writer};
 use ukai_protocol::run_state::RunState;
@@ -21,7 +22,11 @@ pub const UNANSWERED_MAX: usize = 16;
 /// waiting has stopped reading.
 const OUTGOING_MAX: usize = 256;
 /// A rejected peer may take this long to read why.
-const REJECT_DEADLINE: std::time::Duration = std::time::Duration::from_secs(1);
+const REJECT_DEADLINE: Duration = Duration::from_secs(1);
+
+/// All that a dead peer wrote lies in the socket: a read that finds nothing for this long has found it all. The end of
+/// the stream cannot be waited for, since somebody outside of its tree may hold the other side.
+const LAST_READ: Duration = Duration::from_millis(50);
 
 /// A connection whose peer has said `Hello`. `slot` is its place among all connections.
 pub struct Incoming {
@@ -63,7 +68,8 @@ pub fn reject(incoming: Incoming, why: String) {
     });
 }
 
-pub fn open(incoming: Incoming, id: u64, opening: Opening, actor: ActorRef<Msg>) -> Link {
+/// `gone` turns true when the worker and its tree are dead.
+pub fn open(incoming: Incoming, id: u64, opening: Opening, actor: ActorRef<Msg>, gone: watch::Receiver<bool>) -> Link {
     let Incoming { reader, writer, slot } = incoming;
     let (outgoing, queued) = mpsc::channel(OUTGOING_MAX);
     let job = opening.welcome.job.clone();
@@ -74,7 +80,7 @@ pub fn open(incoming: Incoming, id: u64, opening: Opening, actor: ActorRef<Msg>)
     });
     tokio::spawn(async move {
         let _slot = slot;
-        let why = read(reader, id, &actor).await.err().map(|error| error.to_string());
+        let why = read(reader, id, &actor, gone).await.err().map(|error| error.to_string());
         // Without the actor nobody waits for this end.
         let _ = actor.cast(Msg::LinkEnded { link: id, why });
     });
@@ -96,14 +102,30 @@ async fn write(mut writer: Writer, opening: Opening, mut queued: mpsc::Receiver<
     writer.close().await
 }
 
-async fn read(mut reader: Reader, link: u64, actor: &ActorRef<Msg>) -> Result<(), LinkError> {
+async fn read(
+    mut reader: Reader,
+    link: u64,
+    actor: &ActorRef<Msg>,
+    mut gone: watch::Receiver<bool>,
+) -> Result<(), LinkError> {
     let unanswered = Arc::new(Semaphore::new(UNANSWERED_MAX));
     loop {
         // Never closed: the semaphore is ours.
         let Ok(permit) = unanswered.clone().acquire_owned().await else { return Ok(()) };
-        let Some(message) = reader.next::<ToSupervisor>().await? else { return Ok(()) };
+        let message = tokio::select! {
+            biased;
+            message = reader.next::<ToSupervisor>() => message?,
+            () = last_read(&mut gone) => None,
+        };
+        let Some(message) = message else { return Ok(()) };
         if actor.cast(Msg::FromWorker { link, message: Box::new(message), permit }).is_err() {
             return Ok(());
         }
     }
+}
+
+async fn last_read(gone: &mut watch::Receiver<bool>) {
+    // An actor that has ended reads nothing more either.
+    let _ = gone.wait_for(|gone| *gone).await;
+    tokio::time::sleep(LAST_READ).await;
 }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -18,22 +18,28 @@ use ukai_protocol::{process, process_tree};
 /// Ending one can bring back its children; a tree that forks against us was gone after a handful of rounds.
 const ROUNDS_MAX: usize = 20;
 
-#[derive(Clone, Debug, Default)]
-pub struct Family {
-    ours: Arc<Mutex<BTreeSet<u32>>>,
+/// Children are the process's, so there is one family in it, whatever number of supervisors.
+static OURS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+fn ours() -> MutexGuard<'static, BTreeSet<u32>> {
+    OURS.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[derive(Clone, Copy, Debug)]
+pub struct Family(());
 
 impl Family {
     /// Whoever is a child now was started by this program for purposes of its own.
     #[must_use]
-    pub fn new() -> Self {
-        let present = process_tree::children_of(std::process::id()).into_iter().map(|mark| mark.pid).collect();
-        Family { ours: Arc::new(Mutex::new(present)) }
+    pub fn found() -> Self {
+        let mut ours = ours();
+        ours.extend(process_tree::children_of(std::process::id()).into_iter().map(|mark| mark.pid));
+        Family(())
     }
 
     /// Starts a process that is not to be taken for an orphan. Blocks for the fork.
     pub fn start<T>(&self, start: impl FnOnce() -> io::Result<T>, pid: impl FnOnce(&T) -> u32) -> io::Result<T> {
-        let mut ours = self.ours.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ours = ours();
         let started = start()?;
         ours.insert(pid(&started));
         Ok(started)
@@ -41,7 +47,7 @@ impl Family {
 
     /// Its status has been collected: the pid may be anybody's from now on.
     pub fn reaped(&self, pid: u32) {
-        self.ours.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
+        ours().remove(&pid);
     }
 
     /// Ends and reaps all orphans that came to us. Blocks: call it from a thread that may.
@@ -63,8 +69,10 @@ impl Family {
         }
     }
 
-    fn strangers(&self) -> Vec<ProcessMark> {
-        let ours = self.ours.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Children that nobody of us started.
+    #[must_use]
+    pub fn strangers(&self) -> Vec<ProcessMark> {
+        let ours = ours();
         let children = process_tree::children_of(std::process::id());
         children.into_iter().filter(|child| !ours.contains(&child.pid)).collect()
     }
@@ -74,40 +82,4 @@ fn reap(pid: u32) {
     let Some(pid) = Pid::from_raw(pid.cast_signed()) else { return };
     // Nothing to wait for is what we want; that it is not dead yet, the next round sees.
     let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
-}
-
-#[cfg(test)]
-mod tests {
-    use std::process::Stdio;
-
-    use super::*;
-
-    #[test]
-    fn the_orphan_of_a_dead_worker_is_ended_and_our_own_child_is_not() {
-        process_tree::adopt_orphans().expect("a subreaper");
-        let sleeper = |script: &str| {
-            process::start(process::Start {
-                program: "/bin/sh".into(),
-                args: vec!["-c".into(), script.into()],
-                env: process::own_environment(),
-                workdir: None,
-                stdin: process::Stdin::Null,
-                stdout: Stdio::null(),
-                stderr: Stdio::null(),
-            })
-        };
-        let family = Family::new();
-        let mut own = family.start(|| sleeper("exec sleep 300"), std::process::Child::id).expect("sh starts");
-        let mut worker =
-            family.start(|| sleeper("setsid sleep 300 & exit 0"), std::process::Child::id).expect("sh starts");
-        worker.wait().expect("it ends");
-        family.reaped(worker.id());
-        let strangers = family.strangers();
-        family.sweep();
-        assert_eq!(strangers.len(), 1);
-        assert!(!process::is_alive(&strangers[0]) && family.strangers().is_empty());
-        assert!(own.try_wait().expect("ours to ask").is_none());
-        own.kill().expect("it lives");
-        own.wait().expect("it ends");
-    }
 }
