@@ -127,7 +127,7 @@ async fn start(settings: &Settings) -> (Host, mpsc::UnboundedReceiver<Started>) 
                 args: vec!["-c".into(), "echo last words >&2; exec sleep 300".into()],
                 env: process::own_environment(),
                 workdir: None,
-                stdin: Vec::new(),
+                stdin: process::Stdin::Null,
                 stdout: Stdio::null(),
                 stderr: Stdio::piped(),
             })?;

@@ -14,7 +14,7 @@ fn the_orphan_of_a_dead_worker_is_ended_and_our_own_child_is_not() {
             args: vec!["-c".into(), script.into()],
             env: process::own_environment(),
             workdir: None,
-            stdin: Vec::new(),
+            stdin: process::Stdin::Null,
             stdout: Stdio::null(),
             stderr: Stdio::null(),
         })

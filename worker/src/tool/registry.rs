@@ -225,7 +225,7 @@ mod tests {
     fn definitions_are_sorted_and_the_same_each_time() {
         let text = || format!("{:?}", definitions(|_| false));
         assert_eq!(text(), text());
-        let names: Vec<&str> = definitions(|_| false).iter().map(|definition| definition.name).collect();
+        let names: Vec<String> = definitions(|_| false).into_iter().map(|definition| definition.name).collect();
         assert_eq!(names, ["Glob", "Grep", "Read"]);
         assert_eq!(definitions(|name| name == "Grep").len(), 2);
     }
