@@ -34,9 +34,8 @@ pub(crate) struct Args {
     folder: PathBuf,
 }
 
-/// The worker of this job is killed, in the middle: after its second reply.
+/// The worker of this job is killed in the middle: when its first results are on disk.
 const VICTIM: usize = 2;
-const KILL_AFTER_STEP: u64 = 2;
 
 pub(crate) async fn demo(global: Global, args: &Args) -> Result<u8, Failure> {
     let folder = args.folder.canonicalize().ok().filter(|folder| folder.is_dir());
@@ -70,7 +69,7 @@ fn state_dir() -> Result<PathBuf, Failure> {
     let base = crate::config::load::state_dir()
         .ok_or_else(|| Failure::usage("finding a place for the demo's state: neither XDG_STATE_HOME nor HOME is set"))?;
     let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S.%3fZ");
-    Ok(base.join(format!("ukai-demo/{now}")))
+    Ok(base.join(format!("demo/{now}")))
 }
 
 /// Submits the jobs, kills one, and watches until all have ended.
@@ -122,7 +121,7 @@ impl Victim {
         }
         match &happened.event {
             Event::Started { attempt: 1, process, .. } => self.worker = Some(process.clone()),
-            Event::Replied { step: KILL_AFTER_STEP, .. } => {
+            Event::ToolFinished { .. } => {
                 let alive = self.worker.take().filter(process::is_alive);
                 if let Some(ProcessMark { pid, .. }) = alive
                     && kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).is_ok()
