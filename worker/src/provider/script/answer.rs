@@ -1,5 +1,7 @@
 //! From a request to the plan of its answer, and to what the record says of it: judge, then script, then faults.
 
+#![deny(clippy::disallowed_methods)]
+
 use std::time::{Duration, Instant};
 
 use serde_json::Value;

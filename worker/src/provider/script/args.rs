@@ -1,5 +1,7 @@
 //! The arguments of a scripted call: JSON whose strings, at any depth, are templates.
 
+#![deny(clippy::disallowed_methods)]
+
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;

@@ -2,6 +2,8 @@
 //!
 //! It is read after the judge has passed the body, so a missing piece reads as empty here and never as an error.
 
+#![deny(clippy::disallowed_methods)]
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 //! TOML, since texts of many lines and patterns full of backslashes read there as they are ('''…''') and errors know
 //! their line. Everything that can be wrong about a rule is found here, before anyone connects.
 
-use std::path::{Path, PathBuf};
+#![deny(clippy::disallowed_methods)]
 
 use serde::Deserialize;
 
@@ -12,22 +12,10 @@ use super::pause::Pause;
 use super::rule::When;
 use super::template::Template;
 
-/// A script is written by hand; more is a wrong file.
-const SCRIPT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Each request walks the rules, so their number is bounded too.
 const RULES_MAX: usize = 1_000;
 /// Calls that one `each` may make, unless `max` says less.
 pub const EACH_CALLS_MAX: usize = 64;
-
-#[derive(Debug, thiserror::Error)]
-pub enum ScriptError {
-    #[error("cannot read the script {path}: {why}", path = .path.display())]
-    Unreadable { path: PathBuf, why: std::io::Error },
-    #[error("the script {path} is too large: {bytes} bytes, at most {SCRIPT_BYTES_MAX}", path = .path.display())]
-    TooLarge { path: PathBuf, bytes: u64 },
-    #[error("the script {path} is wrong: {why}", path = .path.display())]
-    Wrong { path: PathBuf, why: String },
-}
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -195,16 +183,6 @@ pub enum Hang {
 }
 
 impl Script {
-    pub fn load(path: &Path) -> Result<Script, ScriptError> {
-        let unreadable = |why| ScriptError::Unreadable { path: path.to_owned(), why };
-        let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
-        if bytes > SCRIPT_BYTES_MAX {
-            return Err(ScriptError::TooLarge { path: path.to_owned(), bytes });
-        }
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
-        Script::parse(&text).map_err(|why| ScriptError::Wrong { path: path.to_owned(), why })
-    }
-
     pub fn parse(text: &str) -> Result<Script, String> {
         let script: Script = toml::from_str(text).map_err(|why| why.to_string())?;
         if script.rules.is_empty() {
@@ -231,7 +209,8 @@ impl TryFrom<RawRule> for Rule {
         let says = reply
             .as_ref()
             .is_some_and(|reply| reply.text.is_some() || reply.reasoning.is_some() || !reply.calls.is_empty());
-        let refuses = fault.status.is_some() || fault.error.is_some();
+        // With `error_event` they word the event, and the reply stands.
+        let refuses = (fault.status.is_some() || fault.error.is_some()) && !fault.error_event;
         let instead = [refuses, fault.html, fault.empty_body, fault.hang == Some(Hang::BeforeHeaders)];
         let wrong = |why: &str| Err(format!("a rule {why}"));
         if instead.iter().filter(|is| **is).count() > 1 {
@@ -269,7 +248,7 @@ impl TryFrom<RawRule> for Rule {
             return wrong("gives per, but no times to count");
         }
         let breaks_args = fault.malformed_arguments || fault.cut_arguments || fault.equal_index;
-        if breaks_args && !reply.as_ref().is_some_and(|reply| !reply.calls.is_empty()) {
+        if breaks_args && reply.as_ref().is_none_or(|reply| reply.calls.is_empty()) {
             return wrong("breaks the arguments of calls, but its reply has none");
         }
         if reply.as_ref().is_some_and(|reply| !says && reply.stop.is_none()) {

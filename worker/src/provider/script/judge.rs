@@ -4,6 +4,8 @@
 //! text between call and result. So every request is judged, on every rule, before the script is asked; the words are
 //! those which the real ones use, so that whoever reads a log knows them.
 
+#![deny(clippy::disallowed_methods)]
+
 use serde_json::Value;
 
 use super::conversation::Wire;

@@ -3,6 +3,8 @@
 //! Fields: https://platform.claude.com/docs/en/api/messages. As there, messages of the same role that follow each other
 //! count as one. Stricter than there: a call's tool must be one that is offered.
 
+#![deny(clippy::disallowed_methods)]
+
 use std::collections::HashSet;
 
 use serde_json::Value;

@@ -3,6 +3,8 @@
 //! Fields: https://platform.openai.com/docs/api-reference/chat/create. Two rules are ours and stricter, since what breaks
 //! them breaks elsewhere: arguments must be a JSON object, and ids are used once in a conversation.
 
+#![deny(clippy::disallowed_methods)]
+
 use std::collections::HashSet;
 
 use serde_json::Value;

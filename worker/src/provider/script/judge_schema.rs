@@ -1,5 +1,7 @@
 //! The part of a tool's schema that both providers look at: an object, with properties that are schemas themselves.
 
+#![deny(clippy::disallowed_methods)]
+
 use serde_json::Value;
 
 /// Where and why it is no schema of an object; the place is a dotted path below the schema.

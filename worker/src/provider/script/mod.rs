@@ -9,6 +9,7 @@
 // What a script says.
 mod args;
 pub mod file;
+mod load;
 mod pause;
 mod rule;
 mod template;
@@ -41,4 +42,5 @@ mod server;
 mod socket_tests;
 
 pub use cli::serve_main;
-pub use file::{Script, ScriptError};
+pub use file::Script;
+pub use load::ScriptError;

@@ -1,5 +1,7 @@
 //! A duration as a script writes it: `"250ms"`, `"2s"`, `"1m 30s"`.
 
+#![deny(clippy::disallowed_methods)]
+
 use std::time::Duration;
 
 use serde::Deserialize;

@@ -1,5 +1,7 @@
 //! What goes down the connection, in which pieces and after which pauses: the only place that puts faults into a stream.
 
+#![deny(clippy::disallowed_methods)]
+
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -1,5 +1,7 @@
 //! A rate limit with the headers of the real ones: a bucket of requests that refills evenly over the minute.
 
+#![deny(clippy::disallowed_methods)]
+
 use std::time::{Duration, Instant};
 
 use super::conversation::Wire;
@@ -75,6 +77,7 @@ fn spelled(left: Duration) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "an instant has no other beginning")]
 mod tests {
     use super::*;
 

@@ -2,6 +2,8 @@
 //!
 //! OpenAI: https://platform.openai.com/docs/guides/error-codes; Anthropic: https://platform.claude.com/docs/en/api/errors.
 
+#![deny(clippy::disallowed_methods)]
+
 use serde_json::{Value, json};
 
 use super::conversation::Wire;

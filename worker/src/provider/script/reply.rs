@@ -3,6 +3,8 @@
 //! Nothing here is drawn or counted: ids come from the conversation's position, so that a request sent again (after a
 //! crash, a cut stream) gets the very same reply, and a resumed run the same transcript.
 
+#![deny(clippy::disallowed_methods)]
+
 use serde_json::Value;
 
 use super::conversation::{Conversation, digest};

@@ -1,5 +1,7 @@
 //! Which requests a rule plays for. Every condition looks at what the request contains; all of them must hold.
 
+#![deny(clippy::disallowed_methods)]
+
 use std::collections::BTreeMap;
 
 use regex::Regex;

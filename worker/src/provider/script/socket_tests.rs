@@ -287,6 +287,7 @@ async fn faults_reach_the_client_on_both_wires() {
         ("reply = { text = 'Hello there' }\nfault = { cut = true, after_chars = 3 }", 200, false, "Hello there"),
         ("reply = { text = 'Hello' }\nfault = { no_terminal_event = true }", 200, true, "Hello"),
         ("reply = { text = 'Hello' }\nfault = { error_event = true, after_chars = 3 }", 200, true, "verloaded"),
+        ("reply = { text = 'Hi' }\nfault = { error_event = true, status = 500, message = 'gone' }", 200, true, "gone"),
         ("reply = { text = 'Hello' }\nfault = { slow_bytes = '0s' }", 200, true, "Hello"),
         ("reply = { text = 'Hello', whole = true }", 200, true, "content-type: application/json"),
         (

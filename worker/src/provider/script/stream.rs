@@ -1,6 +1,8 @@
 //! A reply as a row of server-sent events, each marked with what it is to the stream, so that faults can be put into any
 //! wire's stream without knowing the wire.
 
+#![deny(clippy::disallowed_methods)]
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Opens the message or a block; carries nothing the model said.

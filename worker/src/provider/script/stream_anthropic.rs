@@ -3,6 +3,8 @@
 //! https://platform.claude.com/docs/en/build-with-claude/streaming: every block is opened, filled by deltas and closed;
 //! a ping comes after the first opening; the stop reason and the final usage come in `message_delta`.
 
+#![deny(clippy::disallowed_methods)]
+
 use serde_json::{Value, json};
 
 use super::reply::{Spoken, Stop, as_input, signature};

@@ -3,6 +3,8 @@
 //! https://platform.openai.com/docs/api-reference/chat-streaming: the role first, then content, then each call opened
 //! with its id and name and followed by pieces of its arguments, then the reason, then the usage if asked for, `[DONE]`.
 
+#![deny(clippy::disallowed_methods)]
+
 use serde_json::{Value, json};
 
 use super::reply::{Spoken, Stop};

@@ -1,5 +1,7 @@
 //! The two things a script may count: how often a rule has played, and since when it could.
 
+#![deny(clippy::disallowed_methods)]
+
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -56,6 +58,7 @@ impl Tally {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "an instant has no other beginning")]
 mod tests {
     use serde_json::json;
 

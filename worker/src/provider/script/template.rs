@@ -4,6 +4,8 @@
 //! path out of a result and say it again. Names and filters are checked when the script is loaded; a hole that cannot be
 //! filled is an error that names it, never an empty string.
 
+#![deny(clippy::disallowed_methods)]
+
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
