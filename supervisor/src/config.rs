@@ -3,8 +3,6 @@
 //! Parsed once, at the edge: past this file a provider has an address that may be asked, a model and a wire. Keys are
 //! not read here (see [`key`]): a client that submits to a running server needs none.
 
-#![deny(clippy::disallowed_methods)]
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

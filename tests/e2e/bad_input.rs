@@ -51,7 +51,7 @@ fn jobs() {
     check(&home, &["run", "x", "--workdir", "missing"], &["missing"]);
     check(&home, &["run", "x", "--limit", "setps=3"], &["setps", "steps"]);
     check(&home, &["run", "x", "--limit", "steps=many"], &["steps", "many"]);
-    check(&home, &["run"], &["prompt"]);
+    check(&home, &["run"], &["PROMPT"]);
     home.file("file.txt", "no folder");
     check(&home, &["run", "x", "--workdir", "file.txt"], &["file.txt"]);
     for (job, words) in [

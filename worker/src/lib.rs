@@ -14,6 +14,7 @@ pub mod tool;
 
 mod job;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// `sysexits.h`: the command was used wrongly. Exits 64–78 are never retried by the supervisor.
@@ -44,7 +45,9 @@ pub fn main() -> ExitCode {
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("UKAI_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    // Its stderr is a pipe to the supervisor and breaks with it, which must not be the worker's end too.
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
+    log.log_internal_errors(false).init();
 }
 
 #[allow(clippy::print_stdout, reason = "the one line that was asked for")]
@@ -52,8 +55,8 @@ fn say(text: &str) {
     println!("{text}");
 }
 
-#[allow(clippy::print_stderr, reason = "a process that cannot start says why on its way out")]
+/// A process that cannot go on says why on its way out, if anybody still listens.
 fn fail(code: u8, text: &str) -> ExitCode {
-    eprintln!("ukai-worker: {text}");
+    let _ = writeln!(std::io::stderr().lock(), "ukai-worker: {text}");
     ExitCode::from(code)
 }
