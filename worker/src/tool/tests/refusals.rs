@@ -127,7 +127,7 @@ fn a_swap_between_check_and_use_never_shows_what_is_outside() {
             swapped
         });
         let mut harmless = 0;
-        for _ in 0..1500 {
+        for _ in 0..400 {
             for (tool, input) in [
                 ("Read", json!({"file_path": "file"})),
                 ("Read", json!({"file_path": "folder/file"})),

@@ -120,7 +120,7 @@ fn cancelling_is_noticed_in_a_huge_tree_and_in_a_huge_file() {
     let huge = std::fs::File::create(world.work.join("huge")).expect("a file");
     std::io::Write::write_all(&mut &huge, "text without end\n".repeat(1000).as_bytes()).expect("written");
     huge.set_len(4_000_000_000).expect("a sparse file");
-    for folder in 0..200 {
+    for folder in 0..80 {
         for file in 0..100 {
             world.write(&format!("d{folder}/f{file}"), "x\n");
         }
