@@ -298,4 +298,4 @@ impl Listed {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -4,6 +4,8 @@
 //! a link may lead out of the roots as well as any other. What comes out is only judged here. The file itself is opened
 //! beneath a root without following any link (`tool/roots`), so a swap after this look cannot lead anywhere else.
 
+#![allow(clippy::disallowed_methods, reason = "this file is the IO of permission")]
+
 use std::ffi::OsString;
 use std::io;
 use std::path::{Component, Path, PathBuf};

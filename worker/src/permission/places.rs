@@ -4,6 +4,8 @@
 //! workdir and outputs only the very paths that a `//` or `~/` allow rule names are inside: such a rule opens what it
 //! matches, not the folder around it.
 
+#![allow(clippy::disallowed_methods, reason = "bound to real folders once, at the start")]
+
 use std::path::{Path, PathBuf};
 
 use ukai_protocol::policy::RuleList;

@@ -1,5 +1,7 @@
 //! Tables of calls, and what becomes of them.
 
+#![allow(clippy::disallowed_methods, reason = "tests on real files")]
+
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 

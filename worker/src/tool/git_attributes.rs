@@ -9,6 +9,9 @@ use std::path::Path;
 use super::git_repo::{Repo, Settings, read_small};
 use super::wildmatch::Pattern;
 
+/// Git's own bound: it ignores longer lines.
+const LINE_BYTES_MAX: usize = 2048;
+
 /// What attributes say about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decree {
@@ -90,7 +93,12 @@ impl Attributes {
                 }
             };
             let mut said = None;
-            for word in rest.split(blank).filter(|word| !word.is_empty()) {
+            let words = rest.split(blank).filter(|word| !word.is_empty());
+            // One word that is no attribute, and git takes nothing of the line.
+            if line.len() > LINE_BYTES_MAX || !words.clone().all(is_attribute) {
+                continue;
+            }
+            for word in words {
                 said = self.effect(word).or(said);
             }
             let Some(decree) = said else { continue };
@@ -115,6 +123,14 @@ impl Attributes {
             word => self.macros.get(word).copied(),
         }
     }
+}
+
+/// `name`, `-name`, `!name` or `name=value`.
+fn is_attribute(word: &[u8]) -> bool {
+    let word = word.strip_prefix(b"-").or(word.strip_prefix(b"!")).unwrap_or(word);
+    let name = word.split(|byte| *byte == b'=').next().unwrap_or_default();
+    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    !name.is_empty() && name[0] != b'-' && name.iter().all(fits) && !name.starts_with(b"builtin_")
 }
 
 /// A pattern in quotes, and what follows it.

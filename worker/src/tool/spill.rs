@@ -27,7 +27,7 @@ pub struct Sink<'a> {
 enum Kept {
     /// All of it so far: it may yet fit.
     Memory(String),
-    Disk(Spill),
+    Disk(Box<Spill>),
     Failed(io::Error),
 }
 
@@ -48,7 +48,7 @@ impl<'a> Sink<'a> {
                 }
                 match Spill::begin(self.outputs, all) {
                     Ok(spill) => {
-                        self.kept = Kept::Disk(spill);
+                        self.kept = Kept::Disk(Box::new(spill));
                         Ok(())
                     }
                     Err(error) => Err(error),

@@ -1,1 +1,71 @@
+//! The tools as they are called: against real files, and Grep against the real git.
 
+mod like_git;
+mod refusals;
+mod results;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use ukai_protocol::event::ToolStatus;
+use ukai_protocol::json::Json;
+use ukai_protocol::policy::Policy;
+
+use super::{Context, ToolOutput, run};
+use crate::permission::Permission;
+use crate::permission::tests::shipped;
+
+/// A folder of its own with a workdir, a home and outputs, under the shipped policy.
+struct World {
+    temp: tempfile::TempDir,
+    work: PathBuf,
+    context: Context,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(&shipped(Path::new("/")), |top| top.join("work"))
+    }
+
+    fn with(policy: &Policy, workdir: impl Fn(&Path) -> PathBuf) -> Self {
+        let temp = tempfile::tempdir().expect("a folder");
+        let top = temp.path().canonicalize().expect("a path");
+        for folder in ["work", "home", "outputs"] {
+            std::fs::create_dir(top.join(folder)).expect("a folder");
+        }
+        let outputs = top.join("outputs");
+        let permission = Arc::new(Permission::new(policy, &workdir(&top), &top.join("home"), &outputs));
+        let context = Context { permission, cancel: CancellationToken::new(), outputs };
+        World { work: top.join("work"), temp, context }
+    }
+
+    fn top(&self) -> PathBuf {
+        self.temp.path().canonicalize().expect("a path")
+    }
+
+    fn write(&self, path: &str, bytes: impl AsRef<[u8]>) {
+        let path = self.work.join(path);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
+        std::fs::write(path, bytes).expect("a file");
+    }
+
+    fn run(&self, tool: &str, input: &Value) -> ToolOutput {
+        run(tool, &Json(input.as_object().expect("an object").clone()), &self.context)
+    }
+
+    #[track_caller]
+    fn ok(&self, tool: &str, input: &Value) -> String {
+        let done = self.run(tool, input);
+        assert_eq!(done.status, ToolStatus::Ok, "{input}: {}", done.output);
+        done.output
+    }
+
+    #[track_caller]
+    fn refused(&self, tool: &str, input: &Value, status: ToolStatus, why: &str) {
+        let done = self.run(tool, input);
+        assert_eq!(done.status, status, "{tool} {input}: {}", done.output);
+        assert!(done.output.contains(why), "{tool} {input}: {}", done.output);
+    }
+}

@@ -108,7 +108,7 @@ impl<'a> Walk<'a> {
                 continue;
             };
             let path = level.path.join(&name.name);
-            let from_top = self.git.as_ref().map(|git| git.from_top(&path));
+            let from_top = self.git.as_ref().map(|git| git.below_top(&path));
             if let (Some(git), Some(from_top)) = (&self.git, &from_top)
                 && git.ignores.ignore(from_top, name.kind == Kind::Folder)
             {
@@ -208,7 +208,7 @@ impl Git {
         for part in below {
             git.enter(&path);
             path.push(part);
-            if part == OsStr::new(".git") || git.ignores.ignore(&git.from_top(&path), true) {
+            if part == OsStr::new(".git") || git.ignores.ignore(&git.below_top(&path), true) {
                 return None;
             }
         }
@@ -216,12 +216,12 @@ impl Git {
     }
 
     fn enter(&mut self, path: &Path) {
-        let from_top = self.from_top(path);
+        let from_top = self.below_top(path);
         self.ignores.enter(path, &from_top);
         self.attributes.enter(path, &from_top);
     }
 
-    fn from_top(&self, path: &Path) -> Vec<u8> {
+    fn below_top(&self, path: &Path) -> Vec<u8> {
         path.strip_prefix(&self.top).unwrap_or(path).as_os_str().as_bytes().to_vec()
     }
 }
