@@ -7,6 +7,8 @@
 mod attempt;
 mod lease;
 mod request;
+mod submit;
+mod takeover;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -139,7 +141,7 @@ pub struct State {
     queue: Queue,
     router: Router,
     storm: Storm,
-    batches: HashMap<u64, request::Batch>,
+    batches: HashMap<u64, submit::Batch>,
     cancels: Vec<request::Cancelling>,
     draining: bool,
     drains: Vec<oneshot::Sender<()>>,
