@@ -89,7 +89,7 @@ impl State {
     }
 
     /// A job actor that ended without its report (a panic): its process is ended, and the report made up for.
-    pub(super) fn worker_actor_ended(&mut self, actor: ActorId, why: &str) {
+    pub(super) fn job_actor_ended(&mut self, actor: ActorId, why: &str) {
         let lost = self.jobs.iter().find(|(_, job)| job.worker.as_ref().is_some_and(|worker| worker.get_id() == actor));
         let Some((id, Life::Attempt { attempt })) = lost.map(|(id, job)| (id.clone(), job.life)) else { return };
         tracing::error!(job = %id, why, "a job actor ended before its worker");

@@ -424,5 +424,6 @@ fn millis_up(duration: Duration) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)]
 #[path = "router_tests.rs"]
 mod tests;
