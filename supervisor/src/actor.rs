@@ -7,12 +7,14 @@
 mod attempt;
 mod lease;
 mod request;
+mod submit;
+mod takeover;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 use ukai_notifier::{Alert, Notifier};
 use ukai_protocol::control::{JobResult, JobRow, Selection, ServerStatus};
@@ -106,6 +108,10 @@ pub enum Msg {
         attempt: u32,
     },
     Over(Box<Over>),
+    JobActorEnded {
+        actor: ActorId,
+        why: String,
+    },
 
     // From the host.
     Wake,
@@ -139,7 +145,7 @@ pub struct State {
     queue: Queue,
     router: Router,
     storm: Storm,
-    batches: HashMap<u64, request::Batch>,
+    batches: HashMap<u64, submit::Batch>,
     cancels: Vec<request::Cancelling>,
     draining: bool,
     drains: Vec<oneshot::Sender<()>>,
@@ -207,6 +213,7 @@ impl Actor for Supervisor {
             Msg::Lease { job, attempt, word } => state.lease(&job, attempt, word, now),
             Msg::LinkLost { job, attempt } => state.link_lost(&job, attempt, now),
             Msg::Over(over) => state.over(*over, now),
+            Msg::JobActorEnded { actor, why } => state.job_actor_ended(actor, &why),
             Msg::Wake => state.wake(now),
             Msg::Drain { answer } => state.drain(answer),
             Msg::Idle { answer } => state.idlers.push(answer),
@@ -234,7 +241,9 @@ impl Actor for Supervisor {
             tracing::error!(why, "the store has ended, and the supervisor with it");
             myself.stop(Some("the store has ended".to_owned()));
         } else {
-            state.worker_actor_ended(who.get_id(), &why);
+            // Such news overtakes messages: its report, if it made one, is in the mailbox before this.
+            let actor = who.get_id();
+            myself.cast(Msg::JobActorEnded { actor, why })?;
         }
         Ok(())
     }

@@ -174,6 +174,7 @@ impl Storm {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)]
 mod tests {
     use proptest::prelude::*;
 

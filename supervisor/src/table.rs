@@ -13,7 +13,7 @@ use ukai_protocol::run_state::Progress;
 use crate::job::{self, IllegalTransition, Life, Step};
 use crate::pool::actor::Msg as WorkerMsg;
 use crate::restart::Restarts;
-use crate::route::router::Wants;
+use crate::route::fit::Wants;
 
 pub struct Job {
     /// None once it has ended: nothing of it runs any more.

@@ -8,14 +8,13 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tokio::sync::mpsc;
-use ukai_protocol::codec;
+use tokio::sync::{mpsc, oneshot};
 use ukai_protocol::connection::{self, Reader, Writer};
 use ukai_protocol::control::{Filter, JobRow, Request, Response, Selection};
-use ukai_protocol::event::{Event, Why};
+use ukai_protocol::event::{Event, ProcessMark, Why};
 use ukai_protocol::frame::Role;
 use ukai_protocol::id::JobId;
-use ukai_protocol::job::{ContextStrategy, JobSpec, JobStatus, Limits, Mode, Outcome};
+use ukai_protocol::job::{CauseKind, ContextStrategy, JobSpec, JobStatus, Limits, Mode, Outcome};
 use ukai_protocol::lease::{Answer, AnswerClass, Ask, Grant, LimitsSeen, Report, Timeouts, Wire};
 use ukai_protocol::message::{Stop, Usage};
 use ukai_protocol::policy::Policy;
@@ -23,8 +22,11 @@ use ukai_protocol::process;
 use ukai_protocol::run_state::RunState;
 use ukai_protocol::secret::Secret;
 use ukai_protocol::session::{Hello, ToSupervisor, ToWorker, Welcome};
+use ukai_protocol::{codec, disk};
 use ukai_supervisor::host::{Host, host_with};
+use ukai_supervisor::pool::spawn::token_hash;
 use ukai_supervisor::settings::{Provider, Settings};
+use ukai_supervisor::store::{self, Numbered, Reply, StateDir, StoreMessage};
 
 /// A cancel that takes longer breaks the promise (spec §11).
 const CANCEL_MAX: Duration = Duration::from_millis(500);
@@ -115,6 +117,46 @@ impl Bench {
     async fn end(self) {
         within(self.host.drain()).await;
     }
+}
+
+/// What a supervisor leaves that was killed while a worker ran; the worker's connections are gone.
+async fn leave_behind(settings: &Settings, job: &JobId, process: ProcessMark, token: &Secret) {
+    let state = StateDir::new(&settings.state_dir);
+    state.create().expect("folders");
+    let (store, ended) = store::start(state, Box::new(|_| {}), None).await.expect("a store");
+    let submitted = Event::Submitted { name: "a".into(), prompt: "count".into(), priority: 5 };
+    let created = |reply| StoreMessage::Create { id: job.clone(), spec: Box::new(spec("a")), submitted, reply };
+    stored(&store, created).await;
+    let started = Event::Started { attempt: 1, process, token_hash: token_hash(token) };
+    for (from, event) in [(None, started), (Some(Numbered { attempt: 1, n: 0 }), injected())] {
+        let events = vec![event];
+        stored(&store, |reply| StoreMessage::Append { job: job.clone(), from, events, reply }).await;
+    }
+    stored(&store, |reply| StoreMessage::Close { reply }).await;
+    ended.await.expect("it ends");
+}
+
+async fn stored<T: Send + 'static>(
+    store: &ractor::ActorRef<StoreMessage>,
+    message: impl FnOnce(Reply<T>) -> StoreMessage,
+) {
+    let (answer, answered) = oneshot::channel();
+    let reply = Reply::new(move |result: Result<T, _>| drop(answer.send(result.map(drop))));
+    store.cast(message(reply)).expect("it lives");
+    within(answered).await.expect("an answer").expect("stored");
+}
+
+fn sleeper() -> std::process::Child {
+    process::start(process::Start {
+        program: "/bin/sleep".into(),
+        args: vec!["300".into()],
+        env: process::own_environment(),
+        workdir: None,
+        stdin: process::Stdin::Null,
+        stdout: Stdio::null(),
+        stderr: Stdio::null(),
+    })
+    .expect("it starts")
 }
 
 async fn start(settings: &Settings) -> (Host, mpsc::UnboundedReceiver<Started>) {
@@ -550,6 +592,90 @@ async fn a_drained_job_goes_on_at_the_next_start() {
     let worker = bench.worker().await;
     assert_eq!((&worker.started.job, worker.started.attempt), (&jobs[1], 1));
     worker.finish().await;
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_worker_that_outlived_its_supervisor_goes_on_with_the_next() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = settings(folder.path());
+    let (job, token) = (JobId::from_random([1; 5]), Secret::new("its token".into()));
+    let mut child = sleeper();
+    let pid = child.id();
+    leave_behind(&settings, &job, process::mark(pid).expect("it lives"), &token).await;
+
+    let (host, started) = start(&settings).await;
+    let bench = Bench { host, settings, started, folder };
+    let left = Started { job: job.clone(), attempt: 1, token, pid };
+    let mut worker = Worker::hello(&bench.settings, left, true).await;
+    assert_eq!((worker.welcome.acked, worker.welcome.state_bytes), (1, 0));
+    worker.lease(1).await;
+    worker.record(replied(1)).await;
+    worker.finish().await;
+    child.wait().expect("it ends");
+    let mut client = bench.client().await;
+    let row = client.row(&job).await;
+    assert_eq!((row.status, row.restarts, row.used.steps), (JobStatus::Completed, 0, 1));
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_worker_that_does_not_come_back_is_ended_and_its_job_started_again_at_once() {
+    for alive in [true, false] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut settings = settings(folder.path());
+        settings.orphan_grace = Duration::from_millis(200);
+        let (job, token) = (JobId::from_random([1; 5]), Secret::new("its token".into()));
+        let mut child = sleeper();
+        let mark = process::mark(child.id()).expect("it lives");
+        leave_behind(&settings, &job, mark.clone(), &token).await;
+        if !alive {
+            child.kill().expect("it lives");
+            child.wait().expect("it ends");
+        }
+
+        let (host, started) = start(&settings).await;
+        let mut bench = Bench { host, settings, started, folder };
+        let began = Instant::now();
+        let again = bench.next_start().await;
+        assert_eq!((&again.job, again.attempt), (&job, 2));
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}: it is not backed off", began.elapsed());
+        assert!(!process::is_alive(&mark));
+        child.wait().expect("it ends");
+        let events = log(&bench.settings, &job).await;
+        let gone = |event: &Event| matches!(event, Event::Interrupted { how, .. } if how == "supervisor was gone");
+        assert!(events.iter().any(gone), "{events:?}");
+        bench.end().await;
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_record_that_cannot_be_written_ends_the_job_and_not_the_server() {
+    let mut bench = Bench::new(|_| {}).await;
+    let mut client = bench.client().await;
+    let job = client.submit(&["a"]).await.remove(0);
+    let mut worker = bench.worker().await;
+    worker.record(injected()).await;
+    let fault = disk::fault::inject(disk::fault::Fault {
+        under: bench.settings.state_dir.join("runs").join(job.as_str()),
+        operation: disk::fault::Operation::Write,
+        skip: 0,
+        times: 1,
+        effect: disk::fault::Effect::Fail(nix::libc::EIO),
+    });
+    let (attempt, n) = (worker.started.attempt, worker.n);
+    worker.send(ToSupervisor::Record { attempt, n, events: vec![replied(1)] }).await;
+    let cancelled = next(&mut worker.reader).await;
+    assert!(matches!(cancelled, ToWorker::Cancel { kind: CauseKind::Io(nix::libc::EIO) }), "{cancelled:?}");
+    while client.row(&job).await.outcome.is_none() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(fault);
+    let row = client.row(&job).await;
+    assert!(matches!(row.outcome, Some(Outcome::Ended(cause)) if cause.kind == CauseKind::Io(nix::libc::EIO)));
+    assert!(process::mark(worker.started.pid).is_none());
+    client.submit(&["b"]).await;
+    bench.worker().await.finish().await;
     bench.end().await;
 }
 

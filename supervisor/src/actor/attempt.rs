@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ractor::{ActorId, ActorRuntime};
 use ukai_notifier::Alert;
-use ukai_protocol::event::{Event, ProcessMark};
+use ukai_protocol::event::Event;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind, JobStatus, Outcome};
 use ukai_protocol::{process, process_tree};
@@ -17,8 +17,7 @@ use crate::pool::actor::{Arguments, Begin, JobActor, Over, Stop};
 use crate::queue::Rank;
 use crate::restart::{Death, Exit, FRUITLESS_STARTS_MAX, Verdict};
 use crate::route::router::Opening;
-use crate::store::{Appended, Problem, Recovered, Reply, StoreError, StoreMessage};
-use crate::table::Job;
+use crate::store::{Appended, Reply, StoreError, StoreMessage};
 
 /// What the supervisor writes into a run's log.
 #[derive(Debug)]
@@ -28,45 +27,6 @@ pub enum Write {
 }
 
 impl State {
-    /// What the last supervisor left: runs that have ended are listed, the others go on.
-    pub(super) fn take_over(&mut self, recovered: Vec<Recovered>) {
-        for Recovered { id, spec, progress, problem } in recovered {
-            let order = self.next_order();
-            let ended = progress.outcome.is_some() || problem.is_some();
-            let spec = spec.map(|spec| Arc::new(*spec)).filter(|_| !ended);
-            if let Some(problem) = problem {
-                let why = match problem {
-                    Problem::Quarantined { why } | Problem::Io { why, .. } => why,
-                };
-                self.alert(Alert::Refused { job: id.clone(), why });
-                if let Some(mark) = progress.process.clone() {
-                    end_refused(id.clone(), mark);
-                }
-            }
-            let (attempt, priority) = (progress.attempt, progress.priority);
-            let (mark, status) = (progress.process.clone(), progress.status);
-            let (token_hash, recorded) = (progress.token_hash.clone(), progress.recorded);
-            let life = match (ended, &mark) {
-                (true, _) => Life::Ended,
-                (false, Some(_)) => Life::Attempt { attempt },
-                (false, None) => Life::Queued,
-            };
-            self.jobs.insert(id.clone(), Job::new(spec, progress, life, order));
-            match (life, mark) {
-                (Life::Attempt { .. }, Some(mark)) => {
-                    // One that is dead already is noticed at once, by the same road.
-                    self.queue.hold(id.clone());
-                    self.begin(&id, attempt, Begin::Adopt { mark, token_hash, recorded });
-                }
-                (Life::Queued, _) if status == JobStatus::Interrupted => {
-                    self.queue.push(id, Rank::Interrupted, priority);
-                }
-                (Life::Queued, _) => self.queue.push(id, Rank::New, priority),
-                _ => {}
-            }
-        }
-    }
-
     pub(super) fn next_order(&mut self) -> u64 {
         self.orders += 1;
         self.orders
@@ -107,7 +67,7 @@ impl State {
         self.opening = opening.get();
     }
 
-    fn begin(&mut self, id: &JobId, attempt: u32, begin: Begin) {
+    pub(super) fn begin(&mut self, id: &JobId, attempt: u32, begin: Begin) {
         let Some(job) = self.jobs.get_mut(id) else { return };
         let Some(spec) = job.spec.clone() else { return };
         let arguments = Arguments {
@@ -129,7 +89,7 @@ impl State {
     }
 
     /// A job actor that ended without its report (a panic): its process is ended, and the report made up for.
-    pub(super) fn worker_actor_ended(&mut self, actor: ActorId, why: &str) {
+    pub(super) fn job_actor_ended(&mut self, actor: ActorId, why: &str) {
         let lost = self.jobs.iter().find(|(_, job)| job.worker.as_ref().is_some_and(|worker| worker.get_id() == actor));
         let Some((id, Life::Attempt { attempt })) = lost.map(|(id, job)| (id.clone(), job.life)) else { return };
         tracing::error!(job = %id, why, "a job actor ended before its worker");
@@ -318,15 +278,6 @@ impl State {
         }
         self.answer_cancels(id);
     }
-}
-
-/// Its worker can record nothing any more.
-fn end_refused(job: JobId, mark: ProcessMark) {
-    tokio::task::spawn_blocking(move || {
-        if let Err(error) = process_tree::end(&mark, Duration::ZERO) {
-            tracing::error!(%job, %error, "the worker of a refused run could not be ended");
-        }
-    });
 }
 
 /// In the words of the log.

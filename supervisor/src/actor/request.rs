@@ -1,41 +1,24 @@
 //! What clients and the host ask for.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ractor::ActorRef;
 use tokio::sync::oneshot;
-use ukai_protocol::control::{JobResult, JobRow, SUBMIT_JOBS_MAX, Selection, ServerStatus};
-use ukai_protocol::event::Event;
+use ukai_protocol::control::{JobResult, JobRow, Selection, ServerStatus};
 use ukai_protocol::id::JobId;
-use ukai_protocol::job::{Cause, CauseKind, JobSpec, Outcome};
+use ukai_protocol::job::CauseKind;
 
-use super::{Answer, Msg, Refusal, State};
+use super::{Answer, Refusal, State};
 use crate::job::{Life, Step};
 use crate::pool::actor::{Msg as WorkerMsg, Stop};
-use crate::queue::Rank;
 use crate::route::router::Opening;
-use crate::store::{Appended, Reply, StoreError, StoreMessage};
 use crate::table::{self, Job};
 
-/// Jobs that wait to be started: a night's work many times over, and a few hundred megabytes at worst.
-const QUEUED_MAX: usize = 10_000;
 /// Rows of one list, the newest: they must fit into a frame.
 const LIST_ROWS_MAX: usize = 10_000;
 /// A host that nothing can use within this may end.
 const IDLE_AHEAD: Duration = Duration::from_secs(60);
-/// 40 bits rarely clash; this many clashes in a row mean that the randomness is broken.
-const ID_DRAWS_MAX: usize = 100;
-
-/// A submission that is being made durable: all of it is queued, or none.
-pub struct Batch {
-    ids: Vec<JobId>,
-    specs: Vec<Arc<JobSpec>>,
-    created: Vec<(JobId, Arc<Appended>)>,
-    failed: Option<StoreError>,
-    left: usize,
-    answer: Answer<Vec<JobId>>,
-}
 
 /// A client that waits until these have ended.
 pub struct Cancelling {
@@ -51,101 +34,11 @@ pub struct Idle {
     pub queued: Vec<(JobId, String)>,
 }
 
-fn usage(why: impl Into<String>) -> Refusal {
+pub(super) fn usage(why: impl Into<String>) -> Refusal {
     Refusal { why: why.into(), usage: true }
 }
 
 impl State {
-    pub(super) fn submit(&mut self, jobs: Vec<JobSpec>, answer: Answer<Vec<JobId>>) {
-        let waiting = self.queue.waiting() + self.batches.values().map(|batch| batch.ids.len()).sum::<usize>();
-        let refusal = if jobs.is_empty() {
-            Some(usage("no job was given"))
-        } else if jobs.len() > SUBMIT_JOBS_MAX {
-            Some(usage(format!("{} jobs at once are too many: send {SUBMIT_JOBS_MAX} at a time", jobs.len())))
-        } else if self.draining {
-            Some(Refusal { why: "the server is stopping: submit again when it runs".to_owned(), usage: false })
-        } else if waiting + jobs.len() > QUEUED_MAX {
-            let why =
-                format!("{waiting} jobs wait already, of at most {QUEUED_MAX}: submit again when some have ended");
-            Some(Refusal { why, usage: false })
-        } else {
-            None
-        };
-        if let Some(refusal) = refusal {
-            // A client that has gone needs no answer, here and below.
-            let _ = answer.send(Err(refusal));
-            return;
-        }
-        let Some(ids) = self.new_ids(jobs.len()) else {
-            let why = "no free job id could be drawn: the system's randomness seems broken".to_owned();
-            let _ = answer.send(Err(Refusal { why, usage: false }));
-            return;
-        };
-        let number = self.next_order();
-        let specs: Vec<_> = jobs.into_iter().map(Arc::new).collect();
-        for (id, spec) in ids.iter().zip(&specs) {
-            let (name, prompt, priority) = (spec.name.clone(), spec.prompt.clone(), spec.priority);
-            let submitted = Event::Submitted { name, prompt, priority };
-            let (myself, created) = (self.myself.clone(), id.clone());
-            let reply = Reply::new(move |result| {
-                let _ = myself.cast(Msg::Created { batch: number, id: created, result });
-            });
-            let spec = Box::new((**spec).clone());
-            // A store that has ended answers by dropping the reply.
-            let _ = self.pool.store.cast(StoreMessage::Create { id: id.clone(), spec, submitted, reply });
-        }
-        let left = ids.len();
-        self.batches.insert(number, Batch { ids, specs, created: Vec::new(), failed: None, left, answer });
-    }
-
-    fn new_ids(&self, count: usize) -> Option<Vec<JobId>> {
-        let mut drawn = BTreeSet::new();
-        let taken =
-            |id: &JobId| self.jobs.contains_key(id) || self.batches.values().any(|batch| batch.ids.contains(id));
-        let mut ids = Vec::new();
-        for _ in 0..count {
-            let id = (0..ID_DRAWS_MAX)
-                .map(|_| JobId::from_random(rand::random()))
-                .find(|id| !drawn.contains(id) && !taken(id))?;
-            drawn.insert(id.clone());
-            ids.push(id);
-        }
-        Some(ids)
-    }
-
-    pub(super) fn created(&mut self, number: u64, id: JobId, result: Result<Arc<Appended>, StoreError>) {
-        let Some(batch) = self.batches.get_mut(&number) else { return };
-        match result {
-            Ok(appended) => batch.created.push((id, appended)),
-            Err(error) => batch.failed = Some(error),
-        }
-        batch.left -= 1;
-        if batch.left > 0 {
-            return;
-        }
-        let Some(mut batch) = self.batches.remove(&number) else { return };
-        for (id, spec) in batch.ids.iter().zip(&batch.specs) {
-            let Some(at) = batch.created.iter().position(|(created, _)| created == id) else { continue };
-            let (id, appended) = batch.created.swap_remove(at);
-            let order = self.next_order();
-            let job = Job::new(Some(spec.clone()), appended.progress.clone(), Life::Queued, order);
-            self.jobs.insert(id.clone(), job);
-            match &batch.failed {
-                None => self.queue.push(id, Rank::New, spec.priority),
-                Some(error) => {
-                    let detail =
-                        format!("it was not queued: another job of its submission could not be recorded ({error})");
-                    self.close(&id, Outcome::Ended(Cause::new(CauseKind::Cancel, detail)));
-                }
-            }
-        }
-        let answer = match batch.failed {
-            None => Ok(batch.ids),
-            Some(error) => Err(Refusal { why: format!("nothing was queued: {error}"), usage: false }),
-        };
-        let _ = batch.answer.send(answer);
-    }
-
     pub(super) fn list(&self, answer: Answer<Vec<JobRow>>, now: Instant) {
         let mut jobs: Vec<_> = self.jobs.iter().collect();
         jobs.sort_by_key(|(_, job)| job.order);
@@ -232,10 +125,7 @@ impl State {
         }
         match (job.life, &job.worker) {
             (Life::Attempt { .. }, Some(worker)) => {
-                if worker.cast(WorkerMsg::Stop(Stop::Cancel(kind))).is_err() {
-                    // Its report is on the way; the end is written then.
-                    tracing::debug!(job = %id, "cancelled while its worker ended");
-                }
+                stop(id, worker, Stop::Cancel(kind));
             }
             (Life::Queued | Life::BackingOff { .. } | Life::Parked, _) => self.close_cancelled(id, kind),
             // An end is being written, or an interruption, and the cancel is seen after it.
@@ -267,13 +157,12 @@ impl State {
         for (id, job) in &mut self.jobs {
             match (job.life, &job.worker) {
                 (Life::Attempt { .. }, Some(worker)) => {
-                    if worker.cast(WorkerMsg::Stop(Stop::Drain)).is_err() {
-                        tracing::debug!(job = %id, "drained while its worker ended");
-                    }
+                    stop(id, worker, Stop::Drain);
                 }
                 (Life::Queued | Life::BackingOff { .. }, _) => {
-                    if job.step(Step::Park).is_ok() {
-                        self.queue.remove(id);
+                    self.queue.remove(id);
+                    if let Err(error) = job.step(Step::Park) {
+                        tracing::error!(job = %id, %error, "a job cannot be parked");
                     }
                 }
                 _ => {}
@@ -318,5 +207,12 @@ impl State {
         for answer in self.idlers.drain(..) {
             let _ = answer.send(idle.clone());
         }
+    }
+}
+
+fn stop(id: &JobId, worker: &ActorRef<WorkerMsg>, why: Stop) {
+    if worker.cast(WorkerMsg::Stop(why)).is_err() {
+        // Its report is on the way, and is judged in the same light.
+        tracing::debug!(job = %id, "stopped while its worker ended");
     }
 }

@@ -5,4 +5,5 @@
 
 pub mod account;
 pub mod backoff;
+pub mod fit;
 pub mod router;

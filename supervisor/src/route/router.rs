@@ -17,6 +17,7 @@ use ukai_protocol::lease::{Answer, AnswerClass, Ask, Grant, Report, Wait, WaitWh
 
 use super::account::{Account, Standing};
 use super::backoff;
+use super::fit::{self, Wants};
 use crate::settings::Provider;
 
 /// At a provider, for one call, while another may be asked.
@@ -27,18 +28,6 @@ const ATTEMPTS_ALONE_MAX: u32 = 5;
 const FALLBACKS_MAX: u32 = 2;
 /// Who may not be asked for longer than this is not waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A window that leaves less than this for the reply does not fit.
-const REPLY_TOKENS_MIN: u64 = 256;
-
-/// What a job wants of its provider, from its spec and policy.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wants {
-    /// Only this one.
-    pub provider: Option<String>,
-    pub model: Option<String>,
-    /// Ids in the order to try; empty = the order of the configuration.
-    pub priority: Vec<String>,
-}
 
 /// An answer to hand to a worker. `until` is an instant here; the shell turns it into milliseconds from now.
 #[derive(Clone, Debug, PartialEq)]
@@ -198,7 +187,7 @@ impl Router {
     /// Whether this job could be asked for within our patience, and if not, from when: a job is not started to be refused.
     pub fn opens_at(&self, wants: &Wants, now: Instant) -> Opening {
         let mut opening = Opening::Never;
-        for index in self.candidates(wants) {
+        for index in fit::candidates(&self.providers, wants) {
             let at = match self.account(index).standing(now, 0.0) {
                 Standing::Open | Standing::Full => return Opening::Now,
                 Standing::NotBefore(at) if at <= now + PATIENCE => return Opening::Now,
@@ -211,7 +200,7 @@ impl Router {
             };
         }
         // Without any candidate the worker asks, and is refused with the reason.
-        if self.candidates(wants).is_empty() { Opening::Now } else { opening }
+        if fit::candidates(&self.providers, wants).is_empty() { Opening::Now } else { opening }
     }
 
     /// When the next waiting ask may be able to go.
@@ -294,11 +283,11 @@ impl Router {
     }
 
     fn choose(&self, pending: &Pending, call: &Call, now: Instant) -> Choice {
-        let candidates = self.candidates(&pending.wants);
+        let candidates = fit::candidates(&self.providers, &pending.wants);
         let mut unfit = Vec::new();
         let capable: Vec<usize> = candidates
             .into_iter()
-            .filter(|index| match unfit_for(&self.providers[*index], &pending.ask) {
+            .filter(|index| match fit::unfit_for(&self.providers[*index], &pending.ask) {
                 Some(why) => {
                     unfit.push(format!("{}: {why}", self.providers[*index].id));
                     false
@@ -307,7 +296,7 @@ impl Router {
             })
             .collect();
         if capable.is_empty() {
-            let why = if unfit.is_empty() { no_candidate(&pending.wants) } else { unfit.join("; ") };
+            let why = if unfit.is_empty() { fit::no_candidate(&pending.wants) } else { unfit.join("; ") };
             return Choice::Refuse(Cause::new(CauseKind::NoCapableProvider, why));
         }
 
@@ -345,34 +334,6 @@ impl Router {
             // Those away were set aside above.
             Some((_, View::Away(why))) => Choice::Refuse(Cause::new(CauseKind::AllOpen, why.clone())),
         }
-    }
-
-    /// The ids a job may be sent to, in its order.
-    fn candidates(&self, wants: &Wants) -> Vec<usize> {
-        let all = 0..self.providers.len();
-        let mut order: Vec<usize> = match &wants.provider {
-            Some(pinned) => all.filter(|index| self.providers[*index].id == *pinned).collect(),
-            None if wants.priority.is_empty() => all.collect(),
-            None => {
-                let place = |index: &usize| wants.priority.iter().position(|id| *id == self.providers[*index].id);
-                let mut named: Vec<usize> = all.filter(|index| place(index).is_some()).collect();
-                named.sort_by_key(place);
-                named
-            }
-        };
-        // A model's name means something to its own provider only.
-        if let Some(model) = &wants.model
-            && wants.provider.is_none()
-        {
-            let own: Vec<usize> =
-                order.iter().copied().filter(|index| self.providers[*index].model == *model).collect();
-            if own.is_empty() {
-                order.truncate(1);
-            } else {
-                order = own;
-            }
-        }
-        order
     }
 
     fn view(&self, index: usize, call: &Call, roll: f64, now: Instant) -> View {
@@ -424,7 +385,7 @@ impl Router {
             key: provider.key.clone(),
             timeouts: provider.timeouts,
             context_window: provider.context_window,
-            max_output: output(provider, asked).min(provider.context_window.saturating_sub(window)),
+            max_output: fit::output(provider, asked).min(provider.context_window.saturating_sub(window)),
             prices: provider.prices,
         }
     }
@@ -457,40 +418,12 @@ fn first(
     of_current.or_else(|| reachable.iter().find(|(index, _)| passes(*index)))
 }
 
-fn output(provider: &Provider, asked: u64) -> u64 {
-    if asked == 0 { provider.max_output } else { asked.min(provider.max_output) }
-}
-
-/// Why this provider cannot answer this request at all.
-fn unfit_for(provider: &Provider, ask: &Ask) -> Option<String> {
-    if ask.tools && provider.supports_tools == Some(false) {
-        return Some("it does not support tools".to_owned());
-    }
-    // A reply may be shorter than the largest, not shorter than a few lines.
-    let reply = output(provider, ask.max_output).min(REPLY_TOKENS_MIN);
-    if ask.window.saturating_add(reply) > provider.context_window {
-        let (window, holds) = (ask.window, provider.context_window);
-        return Some(format!(
-            "the window of about {window} tokens does not fit into its {holds} with room for a reply"
-        ));
-    }
-    None
-}
-
-fn no_candidate(wants: &Wants) -> String {
-    match &wants.provider {
-        Some(pinned) => {
-            format!("provider `{pinned}` is not configured: add a [[provider]] with this id, or name another")
-        }
-        None => "no configured provider stands in `provider_priority`".to_owned(),
-    }
-}
-
 /// Rounded up: who sleeps that long is never early.
 fn millis_up(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)]
 #[path = "router_tests.rs"]
 mod tests;

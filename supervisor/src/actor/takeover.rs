@@ -1,0 +1,70 @@
+//! What the last supervisor left: runs that have ended are listed, the others go on.
+//!
+//! A run whose process is noted takes the road of an attempt under way, whether the process lives or not: a job actor
+//! waits for its worker to come back, or finds it dead and reports that. So there is one judgement of ends, not two.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ukai_notifier::Alert;
+use ukai_protocol::event::ProcessMark;
+use ukai_protocol::id::JobId;
+use ukai_protocol::job::JobStatus;
+use ukai_protocol::process_tree;
+
+use super::State;
+use crate::job::Life;
+use crate::pool::actor::Begin;
+use crate::queue::Rank;
+use crate::store::{Problem, Recovered};
+use crate::table::Job;
+
+impl State {
+    /// In the order of submission.
+    pub(super) fn take_over(&mut self, recovered: Vec<Recovered>) {
+        for Recovered { id, spec, progress, problem } in recovered {
+            let order = self.next_order();
+            let ended = progress.outcome.is_some() || problem.is_some();
+            let spec = spec.map(|spec| Arc::new(*spec)).filter(|_| !ended);
+            if let Some(problem) = problem {
+                let why = match problem {
+                    Problem::Quarantined { why } | Problem::Io { why, .. } => why,
+                };
+                self.alert(Alert::Refused { job: id.clone(), why });
+                if let Some(mark) = progress.process.clone() {
+                    end_refused(id.clone(), mark);
+                }
+            }
+            let (attempt, priority) = (progress.attempt, progress.priority);
+            let (mark, status) = (progress.process.clone(), progress.status);
+            let (token_hash, recorded) = (progress.token_hash.clone(), progress.recorded);
+            let life = match (ended, &mark) {
+                (true, _) => Life::Ended,
+                (false, Some(_)) => Life::Attempt { attempt },
+                (false, None) => Life::Queued,
+            };
+            self.jobs.insert(id.clone(), Job::new(spec, progress, life, order));
+            match (life, mark) {
+                (Life::Attempt { .. }, Some(mark)) => {
+                    // One that is dead already is noticed at once, by the same road.
+                    self.queue.hold(id.clone());
+                    self.begin(&id, attempt, Begin::Adopt { mark, token_hash, recorded });
+                }
+                (Life::Queued, _) if status == JobStatus::Interrupted => {
+                    self.queue.push(id, Rank::Interrupted, priority);
+                }
+                (Life::Queued, _) => self.queue.push(id, Rank::New, priority),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Its worker can record nothing any more.
+fn end_refused(job: JobId, mark: ProcessMark) {
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = process_tree::end(&mark, Duration::ZERO) {
+            tracing::error!(%job, %error, "the worker of a refused run could not be ended");
+        }
+    });
+}
