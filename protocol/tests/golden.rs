@@ -1,5 +1,7 @@
 //! What travels between processes of one build, byte for byte. When one of these changes, `PROTOCOL_VERSION` must.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so and stops")]
+
 use ukai_protocol::codec::{decode, encode};
 use ukai_protocol::control::{Request, Selection};
 use ukai_protocol::event::{Event, ToolStatus};

@@ -66,8 +66,9 @@ const INTERRUPTED: u8 = 130;
 
 /// Beside the user's own, one per demo, so that each can be looked at afterwards.
 fn state_dir() -> Result<PathBuf, Failure> {
-    let base = crate::config::load::state_dir()
-        .ok_or_else(|| Failure::usage("finding a place for the demo's state: neither XDG_STATE_HOME nor HOME is set"))?;
+    let base = crate::config::load::state_dir().ok_or_else(|| {
+        Failure::usage("finding a place for the demo's state: neither XDG_STATE_HOME nor HOME is set")
+    })?;
     let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S.%3fZ");
     Ok(base.join(format!("demo/{now}")))
 }

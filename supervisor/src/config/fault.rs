@@ -73,7 +73,7 @@ impl<'a> Source<'a> {
     pub fn read<T: serde::de::DeserializeOwned>(self) -> Result<T, Fault> {
         match self.format {
             Format::Toml => toml::from_str(self.text)
-                .map_err(|error| self.from_reader(error.message(), error.span().map(|span| span.start))),
+                .map_err(|error| self.of_reader(error.message(), error.span().map(|span| span.start))),
             Format::Yaml => {
                 let options = serde_saphyr::options! { with_snippet: false };
                 serde_saphyr::from_str_with_options(self.text, options).map_err(|error| {
@@ -83,13 +83,13 @@ impl<'a> Source<'a> {
                         serde_saphyr::Error::SerdeUnknownField { field, expected, .. } => {
                             self.unknown(field.clone(), expected, offset)
                         }
-                        error => self.from_reader(&without_place(&error.to_string()), offset),
+                        error => self.of_reader(&without_place(&error.to_string()), offset),
                     }
                 })
             }
             Format::Json => serde_json::from_str(self.text).map_err(|error| {
                 let offset = self.offset(error.line(), error.column());
-                self.from_reader(&without_place(&error.to_string()), Some(offset))
+                self.of_reader(&without_place(&error.to_string()), Some(offset))
             }),
         }
     }
@@ -117,7 +117,7 @@ impl<'a> Source<'a> {
         Fault { file, line: line.map(|at| at + 1), key, why: why.into(), next: next.into() }
     }
 
-    fn from_reader(self, message: &str, offset: Option<usize>) -> Fault {
+    fn of_reader(self, message: &str, offset: Option<usize>) -> Fault {
         if let Some((key, known)) = unknown_field(message) {
             return self.unknown(key, &known, offset);
         }

@@ -120,6 +120,7 @@ pub fn forbids_call(limits: &Limits, used: &Used, estimate: u64, input_price: f6
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test may begin now")]
 mod tests {
     use super::*;
 

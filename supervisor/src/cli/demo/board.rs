@@ -80,7 +80,8 @@ impl Board {
     }
 
     fn draw(&mut self) {
-        let columns = terminal_size::terminal_size_of(io::stderr()).map_or(COLUMNS_DEFAULT, |(width, _)| width.0.into());
+        let columns =
+            terminal_size::terminal_size_of(io::stderr()).map_or(COLUMNS_DEFAULT, |(width, _)| width.0.into());
         let mut text = String::new();
         if self.drawn.is_some() {
             text.push_str(&format!("\x1b[{}A", self.rows.len() + 1));

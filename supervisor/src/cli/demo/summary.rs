@@ -38,7 +38,8 @@ pub(super) fn tell(output: Output, context: &Context, folder: &Path, ended: &[(J
             text.push_str(&json::result(row, result));
             text.push('\n');
         }
-        let jobs: Vec<_> = WORDS.iter().zip(ended).map(|(word, (row, _))| json!({"word": word, "job_id": row.id})).collect();
+        let jobs: Vec<_> =
+            WORDS.iter().zip(ended).map(|(word, (row, _))| json!({"word": word, "job_id": row.id})).collect();
         let demo = json!({"type": "demo_result", "completed": completed, "restarted": restarted,
             "folder": folder.display().to_string(), "logs": runs.display().to_string(), "jobs": jobs});
         text.push_str(&format!("{demo}\n"));
