@@ -156,7 +156,7 @@ fn recorded_openai_streams() {
             r#"Calls """#,
             "a Read {}",
             r#"lab {"reasoning_content":"hm, yes"}"#,
-            r#"lab {"reasoning_details":[{"index":0,"signature":"s+/=","text":"ab","type":"reasoning.text"}]}"#,
+            r#"lab {"reasoning_details":[{"type":"reasoning.text","index":0,"text":"ab","signature":"s+/="}]}"#,
             r#"lab {"call":0,"extra_content":{"google":{"thought_signature":"AbC=="}}}"#,
             "7 in, 2 of it cached, 3 out",
         ],
@@ -174,8 +174,8 @@ fn recorded_anthropic_streams() {
             r#"Calls "I will look""#,
             r#"toolu_1 Read {"path":"a.rs"}"#,
             "toolu_2 Glob {}",
-            r#"lab {"signature":"EqQBCgIYAhIM1gbcDa9GJwZA2b3h==","thinking":"Let me see","type":"thinking"}"#,
-            r#"lab {"data":"EmwKAhgBEgy3va3pzix/LafPsn4a","type":"redacted_thinking"}"#,
+            r#"lab {"type":"thinking","thinking":"Let me see","signature":"EqQBCgIYAhIM1gbcDa9GJwZA2b3h=="}"#,
+            r#"lab {"type":"redacted_thinking","data":"EmwKAhgBEgy3va3pzix/LafPsn4a"}"#,
             "1125 in, 1000 of it cached, 89 out",
         ],
     );
@@ -307,7 +307,7 @@ fn whole_bodies_are_replies() {
     let usage = "5 in, 0 of it cached, 2 out";
     assert_eq!(summary(&openai), [r#"Calls "hi""#, r#"a Read {"path":"1"}"#, r#"a-2 Read {"path":"2"}"#, usage]);
     let anthropic = whole(Wire::Anthropic, &anthropic).expect("a reply");
-    let kept = r#"lab {"signature":"s","thinking":"t","type":"thinking"}"#;
+    let kept = r#"lab {"type":"thinking","thinking":"t","signature":"s"}"#;
     assert_eq!(summary(&anthropic), [r#"Calls "hi""#, r#"a Read {"path":"1"}"#, "b Glob {}", kept, usage]);
     for wire in WIRES {
         assert!(matches!(whole(wire, &json!({"error": {"message": "x"}})), Err(Trouble::Told(_))));
