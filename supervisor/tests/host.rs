@@ -1,5 +1,6 @@
 //! The supervisor with its store, pool and socket, and workers that are this test: the process that is started sleeps,
 //! and the test speaks for it over the real socket.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so and stops")]
 
@@ -26,6 +27,7 @@ use ukai_protocol::secret::Secret;
 use ukai_protocol::session::{Hello, ToSupervisor, ToWorker, Welcome};
 use ukai_protocol::{codec, disk};
 use ukai_supervisor::host::{Host, host_with};
+use ukai_supervisor::pool::reaper::Family;
 use ukai_supervisor::pool::spawn::token_hash;
 use ukai_supervisor::settings::{Provider, Settings};
 use ukai_supervisor::store::{self, Numbered, Reply, StateDir, StoreMessage};
@@ -148,17 +150,20 @@ async fn stored<T: Send + 'static>(
     within(answered).await.expect("an answer").expect("stored");
 }
 
+/// Entered in the family: another test's supervisor shares this process, and sweeps.
 fn sleeper() -> std::process::Child {
-    process::start(process::Start {
-        program: "/bin/sleep".into(),
-        args: vec!["300".into()],
-        env: process::own_environment(),
-        workdir: None,
-        stdin: process::Stdin::Null,
-        stdout: Stdio::null(),
-        stderr: Stdio::null(),
-    })
-    .expect("it starts")
+    let start = || {
+        process::start(process::Start {
+            program: "/bin/sleep".into(),
+            args: vec!["300".into()],
+            env: process::own_environment(),
+            workdir: None,
+            stdin: process::Stdin::Null,
+            stdout: Stdio::null(),
+            stderr: Stdio::null(),
+        })
+    };
+    Family::found().start(start, std::process::Child::id).expect("it starts")
 }
 
 async fn start(settings: &Settings) -> (Host, mpsc::UnboundedReceiver<Started>) {
@@ -227,7 +232,7 @@ impl Client {
     async fn cancel(&mut self, job: &JobId) -> Duration {
         let began = Instant::now();
         match self.ask(Request::Cancel { jobs: Selection::These(vec![job.as_str().into()]) }).await {
-            Response::Cancelled { ids } => assert_eq!(ids, [job.clone()]),
+            Response::Cancelled { ids } => assert_eq!(ids, std::slice::from_ref(job)),
             other => panic!("{other:?}"),
         }
         began.elapsed()
