@@ -56,6 +56,9 @@ fn flags(tool: &str, _: &Json) -> Option<Flags> {
 #[derive(Clone)]
 struct Script(Vec<Vec<&'static str>>);
 
+/// A tool of this name in a reply: the reply was cut at the output limit.
+const CUT: &str = "Cut";
+
 impl Script {
     fn reply(&self, messages: &[Message]) -> Reply {
         let turn = messages.iter().filter(|message| matches!(message, Message::Assistant { .. })).count();
@@ -67,7 +70,8 @@ impl Script {
         };
         let calls: Vec<Call> = tools.iter().enumerate().map(call).collect();
         let text = if calls.is_empty() { format!("done after {turn}") } else { String::new() };
-        Reply { text, calls, opaque: Vec::new(), stop: Stop::Unknown, usage: None, bytes: 0 }
+        let stop = if tools.contains(&CUT) { Stop::Length } else { Stop::Unknown };
+        Reply { text, calls, opaque: Vec::new(), stop, usage: None, bytes: 0 }
     }
 }
 
@@ -318,6 +322,7 @@ fn scripts() -> Vec<Script> {
         Script(vec![vec!["Forbidden", "Look"], vec!["Unknown", "Look", "Forbidden"]]),
         Script(vec![vec!["Look"; 12], vec!["Act"], vec!["Look"; 3]]),
         Script(vec![vec!["Look"; 2]; 20]),
+        Script(vec![vec!["Look"], vec!["Look", CUT]]),
     ]
 }
 

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use ukai_protocol::event::{Event, ToolStatus, WaitingFor};
-use ukai_protocol::job::{Cause, CauseKind, JobSpec, Limit, Mode, Outcome};
+use ukai_protocol::job::{Cause, CauseKind, JobSpec, JobStatus, Limit, Mode, Outcome};
 use ukai_protocol::json::Json;
 use ukai_protocol::lease::{Answer, AnswerClass, Ask, Grant, LimitsSeen, Report, WaitWhy};
 use ukai_protocol::message::{Args, Call, Message, Stop, Usage};
@@ -333,6 +333,9 @@ impl Machine {
             return self.end_by(limit, now);
         }
         self.warn(now);
+        if let Some(cause) = self.fatal_in_reply() {
+            return self.end(Outcome::Ended(cause), now);
+        }
         match &self.state.turn {
             None => self.next_step(now),
             Some(turn) => {
@@ -421,12 +424,7 @@ impl Machine {
     fn next_step(&mut self, now: Instant) {
         let ended = |kind, detail: &str| Outcome::Ended(Cause::new(kind, detail));
         let state = &self.state;
-        let outcome = if state.last_stop == Some(Stop::Length) {
-            let detail = "the reply was cut at the output limit; raise max_output of the provider";
-            Some(ended(CauseKind::ContextOverflow, detail))
-        } else if state.last_stop == Some(Stop::Filter) {
-            Some(ended(CauseKind::ProviderRejected, "the provider's content filter stopped the reply"))
-        } else if matches!(state.messages.last(), Some(Message::Assistant { .. })) {
+        let outcome = if matches!(state.messages.last(), Some(Message::Assistant { .. })) {
             Some(Outcome::Completed { attention: state.hands.asked && !state.hands.carried_out })
         } else if state.empty_replies > EMPTY_RETRIES {
             Some(ended(CauseKind::EmptyReply, "the model answered with nothing, three times in a row"))
@@ -478,6 +476,7 @@ impl Machine {
             self.report(&grant, AnswerClass::Withdrawn, None);
             return self.end_by(limit, now);
         }
+        let seen_running = self.state.progress.status == JobStatus::Running;
         self.record(Event::Leased {
             step: self.step(),
             lease: grant.lease,
@@ -485,6 +484,10 @@ impl Machine {
             account: grant.account.clone(),
             model: grant.model.clone(),
         });
+        // Whoever looks should not see it wait while it works; in the usual case it goes with what comes of it.
+        if !seen_running {
+            self.flush();
+        }
         self.effects.push_back(Effect::CallModel(grant.clone()));
         self.phase = Phase::Calling { attempt, grant };
     }
@@ -494,7 +497,7 @@ impl Machine {
         self.record(Event::Replied {
             step: self.step(),
             text: reply.text,
-            calls: reply.calls.clone(),
+            calls: reply.calls,
             opaque: reply.opaque,
             stop: reply.stop,
             usage: answered.usage,
@@ -502,21 +505,35 @@ impl Machine {
             run_time_ms: millis(self.clocks.run_time(now)),
             wall_ms: millis(self.clocks.wall(now)),
         });
-        let too_deep = |call: &&Call| matches!(&call.args, Args::Whole(json) if json.depth() > ARGUMENTS_DEPTH_MAX);
-        if let Some(call) = reply.calls.iter().find(too_deep) {
-            let detail = format!("the arguments of {} nest deeper than {ARGUMENTS_DEPTH_MAX} levels", call.tool);
-            return self.end(Outcome::Ended(Cause::new(CauseKind::Depth, detail)), now);
-        }
-        if self.spec.mode == Mode::Once
-            && let Some(call) = reply.calls.first()
-        {
-            let detail = format!("the model asked for {} in mode once, which has no tools", call.tool);
-            return self.end(Outcome::Ended(Cause::new(CauseKind::ToolInOnce, detail)), now);
-        }
-        if reply.stop == Stop::Length {
-            return self.next_step(now);
-        }
         self.advance(now);
+    }
+
+    /// What in the last reply ends the job, whoever looks at it: the machine that received it or, after a crash, the next.
+    fn fatal_in_reply(&self) -> Option<Cause> {
+        let calls = self.state.turn.iter().flat_map(|turn| &turn.calls);
+        match self.state.last_stop {
+            Some(Stop::Length) => {
+                let detail = "the reply was cut at the output limit; raise max_output of the provider";
+                return Some(Cause::new(CauseKind::ContextOverflow, detail));
+            }
+            Some(Stop::Filter) => {
+                let detail = "the provider's content filter stopped the reply";
+                return Some(Cause::new(CauseKind::ProviderRejected, detail));
+            }
+            Some(Stop::End | Stop::Calls | Stop::Unknown) | None => {}
+        }
+        for open in calls {
+            let tool = &open.call.tool;
+            if self.spec.mode == Mode::Once {
+                let detail = format!("the model asked for {tool} in mode once, which has no tools");
+                return Some(Cause::new(CauseKind::ToolInOnce, detail));
+            }
+            if open.args().is_some_and(|args| args.depth() > ARGUMENTS_DEPTH_MAX) {
+                let detail = format!("the arguments of {tool} nest deeper than {ARGUMENTS_DEPTH_MAX} levels");
+                return Some(Cause::new(CauseKind::Depth, detail));
+            }
+        }
+        None
     }
 
     fn failed(&mut self, attempt: u32, grant: &Grant, failure: Failure, now: Instant) {
