@@ -4,6 +4,7 @@
 //! connection with a reason; nothing is skipped or guessed.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,7 +17,9 @@ use interprocess::local_socket::traits::tokio::Stream as _;
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName as _};
 use interprocess::os::unix::local_socket::ListenerOptionsExt as _;
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec};
 
 use crate::codec::{self, CodecError};
@@ -41,12 +44,12 @@ pub enum LinkError {
 
 /// The receiving side of a connection.
 pub struct Reader {
-    frames: FramedRead<ReadHalf<Stream>, LengthDelimitedCodec>,
+    frames: FramedRead<OwnedReadHalf, LengthDelimitedCodec>,
 }
 
-/// The sending side. Dropping it does not close the socket while the reader lives; [`Writer::close`] does.
+/// The sending side. Dropping it ends that direction: the peer reads what was sent, then the end.
 pub struct Writer {
-    frames: FramedWrite<WriteHalf<Stream>, LengthDelimitedCodec>,
+    frames: FramedWrite<OwnedWriteHalf, LengthDelimitedCodec>,
 }
 
 pub struct Listener {
@@ -90,7 +93,9 @@ pub async fn connect(path: &Path, role: Role) -> Result<(Reader, Writer), LinkEr
 
 async fn open(stream: Stream, role: Role) -> Result<(Role, Reader, Writer), LinkError> {
     check_peer(&stream)?;
-    let (mut receive, mut send) = tokio::io::split(stream);
+    // interprocess's own stream says yes to a shutdown and does none; what is under it does.
+    let Stream::UdSocket(stream) = stream;
+    let (mut receive, mut send) = UnixStream::from_std(OwnedFd::try_from(stream)?.into())?.into_split();
     let exchange = async {
         send.write_all(&frame::preamble(role)).await?;
         let mut theirs = [0; PREAMBLE_BYTES];
