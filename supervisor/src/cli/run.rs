@@ -29,7 +29,7 @@ pub(crate) async fn run(context: &Context, args: Args) -> Result<u8, Failure> {
     let jobs = match &args.prompt {
         Some(prompt) => job::from_prompt(context, prompt, &args.flags, &mut notes).map(|job| vec![job]),
         None if args.files.is_empty() => Err(Failure::usage(
-            "there is nothing to run: give a prompt (`ukai run \"what is to be done\"`, `-` reads it from stdin) or job \
+            "there is nothing to run: give a PROMPT (`ukai run \"what is to be done\"`, `-` reads it from stdin) or job \
              files (`ukai run --file JOB`)",
         )),
         None => job::from_files(context, &args.files, &args.flags, &mut notes),
