@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::event::ProcessMark;
@@ -68,6 +68,11 @@ pub fn start(what: Start) -> io::Result<Child> {
         }
     }
     Ok(child)
+}
+
+/// Becomes another program of ours, in the environment of one. Returns only if that failed.
+pub fn become_program(program: &Path, args: &[OsString]) -> io::Error {
+    Command::new(program).args(args).env_clear().envs(own_environment()).exec()
 }
 
 /// The identity of a live process, or None if there is none with this pid.

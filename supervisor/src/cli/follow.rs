@@ -66,7 +66,7 @@ impl<'a> Follow<'a> {
     }
 
     /// Until all have ended, or someone leaves. `wish` is asked again and again, and dropped while it waits.
-    pub async fn to_the_end(mut self, mut wish: impl AsyncFnMut() -> Wish) -> Result<End, Failure> {
+    pub async fn until_ended(mut self, mut wish: impl AsyncFnMut() -> Wish) -> Result<End, Failure> {
         let mut look = tokio::time::interval(LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut link = self.subscribe().await?;

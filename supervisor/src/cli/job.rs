@@ -82,12 +82,10 @@ fn from_file(context: &Context, file: &Path, flags: &Flags, notes: &mut Vec<Stri
         .map_err(|error| Failure::usage(format!("reading the job {shown}: {error}; name a file that exists")))?;
     let job = job_file::parse(&text, &path, format)
         .map_err(|fault| Failure::usage(format!("the job could not be used: {fault}")))?;
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let Some(prompt) = job.prompt.clone() else {
         return Err(Failure::usage(format!("the job {shown} has no `prompt`; say there what is to be done")));
     };
-    resolve(context, job, prompt, folder, stem, flags, notes)
+    resolve(context, job, prompt, Some(&path), flags, notes)
 }
 
 /// `-` reads the prompt from stdin; nothing else reads that.
@@ -100,7 +98,7 @@ pub(crate) fn from_prompt(
     let prompt = if prompt == "-" { stdin()? } else { prompt.to_owned() };
     job_file::check_prompt(&prompt)
         .map_err(|why| Failure::usage(format!("the prompt cannot be used: {why}; say what is to be done")))?;
-    let spec = resolve(context, JobFile::default(), prompt, &context.current_folder, None, flags, notes)?;
+    let spec = resolve(context, JobFile::default(), prompt, None, flags, notes)?;
     dedup(notes);
     Ok(spec)
 }
@@ -116,19 +114,23 @@ fn resolve(
     context: &Context,
     job: JobFile,
     prompt: String,
-    folder: &Path,
-    stem: Option<String>,
+    file: Option<&Path>,
     flags: &Flags,
     notes: &mut Vec<String>,
 ) -> Result<JobSpec, Failure> {
     let config = &context.loaded.config;
     let current = &*context.current_folder;
-    let workdir = match (&flags.workdir, &job.workdir) {
-        (Some(flag), _) => current.join(flag),
-        (None, Some(key)) => folder.join(expand_home(key)),
-        (None, None) => current.to_owned(),
+    // What a file names starts at the file.
+    let folder = file.and_then(Path::parent).unwrap_or(current);
+    let stem = file.and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
+    let (workdir, said_by) = match (&flags.workdir, &job.workdir) {
+        (Some(flag), _) => (current.join(flag), "--workdir".to_owned()),
+        (None, Some(key)) => {
+            (folder.join(expand_home(key)), format!("`workdir` of {}", file.unwrap_or(folder).display()))
+        }
+        (None, None) => (current.to_owned(), "the current folder".to_owned()),
     };
-    let workdir = readable_folder(&workdir)?;
+    let workdir = readable_folder(&workdir, &said_by)?;
     let mode = match &flags.mode {
         Some(word) => job_file::mode(word).map_err(|(why, next)| Failure::usage(format!("--mode: {why}; {next}")))?,
         None => job.mode.unwrap_or(Mode::Loop),
@@ -189,10 +191,10 @@ fn resolve(
     })
 }
 
-fn readable_folder(path: &Path) -> Result<PathBuf, Failure> {
+fn readable_folder(path: &Path, said_by: &str) -> Result<PathBuf, Failure> {
     let fault = |error: io::Error| {
         Failure::usage(format!(
-            "the workdir {} cannot be used: {error}; name a folder that you can read",
+            "the workdir {} ({said_by}) cannot be used: {error}; name a folder that you can read",
             path.display()
         ))
     };

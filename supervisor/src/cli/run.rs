@@ -16,7 +16,6 @@ use crate::host::{self, Host};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What is to be done; `-` reads it from stdin
-    #[arg(required_unless_present = "files")]
     prompt: Option<String>,
     /// Job files (.toml, .yaml, .json) instead
     #[arg(long = "file", value_name = "JOB", num_args = 1.., conflicts_with = "prompt")]
@@ -29,6 +28,10 @@ pub(crate) async fn run(context: &Context, args: Args) -> Result<u8, Failure> {
     let mut notes = Vec::new();
     let jobs = match &args.prompt {
         Some(prompt) => job::from_prompt(context, prompt, &args.flags, &mut notes).map(|job| vec![job]),
+        None if args.files.is_empty() => Err(Failure::usage(
+            "there is nothing to run: give a PROMPT (`ukai run \"what is to be done\"`, `-` reads it from stdin) or job \
+             files (`ukai run --file JOB`)",
+        )),
         None => job::from_files(context, &args.files, &args.flags, &mut notes),
     };
     for note in notes {
@@ -59,7 +62,7 @@ async fn follow(context: &Context, client: Client, jobs: Vec<JobSpec>, signals: 
         Heard::Interrupt if !std::mem::replace(&mut asked, true) => Wish::Cancel,
         Heard::Interrupt | Heard::Terminate => Wish::Leave,
     };
-    Follow::new(context, ids).to_the_end(wish).await
+    Follow::new(context, ids).until_ended(wish).await
 }
 
 /// A host stays until nothing runs and nothing can start soon (spec §1), or until it is told to go.

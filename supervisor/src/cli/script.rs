@@ -1,8 +1,6 @@
 //! `ukai script serve FILE …`: the scripted provider lives in the worker's program; this becomes it.
 
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
 
 use clap::Subcommand;
 use ukai_protocol::process;
@@ -25,7 +23,7 @@ pub(crate) enum Verb {
 pub(crate) fn script(verb: Verb) -> Result<u8, Failure> {
     let Verb::Serve { args } = verb;
     let program = worker_program()?;
-    let mut command = Command::new(&program);
-    let error = command.args(["script", "serve"]).args(args).env_clear().envs(process::own_environment()).exec();
+    let args: Vec<OsString> = ["script", "serve"].map(OsString::from).into_iter().chain(args).collect();
+    let error = process::become_program(&program, &args);
     Err(Failure::failed(format!("starting {}: {error}; build it again", program.display())))
 }

@@ -37,7 +37,7 @@ pub fn parse(text: &str) -> Result<u64, BadDuration> {
 #[must_use]
 pub fn show(ms: u64) -> String {
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
-    match units.iter().find(|(unit_ms, _)| ms >= *unit_ms && ms % unit_ms == 0) {
+    match units.iter().find(|(unit_ms, _)| ms >= *unit_ms && ms.is_multiple_of(*unit_ms)) {
         Some((unit_ms, unit)) => format!("{}{unit}", ms / unit_ms),
         None => format!("{ms}ms"),
     }

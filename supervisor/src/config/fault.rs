@@ -8,8 +8,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Below this likeness (Jaro-Winkler, 0 to 1) a suggestion confuses more than it helps.
-const LIKENESS_MIN: f64 = 0.7;
+/// Below this likeness (0 to 1) a suggestion confuses more than it helps.
+const JARO_WINKLER_MIN: f64 = 0.7;
+const EDITS_MIN: f64 = 0.6;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -121,9 +122,12 @@ impl<'a> Source<'a> {
         if let Some((key, known)) = unknown_field(message) {
             return self.unknown(key, &known, offset);
         }
-        let key = offset.and_then(|offset| self.key_before(offset));
+        let key = offset.and_then(|offset| self.key_at(offset).or_else(|| self.key_before(offset)));
         // Readers may go on in further lines with a picture of the place; one line is enough.
-        let why = message.lines().next().unwrap_or_default().trim().to_owned();
+        let mut why = message.lines().next().unwrap_or_default().trim().to_owned();
+        if let Some(id) = offset.and_then(|offset| self.provider_around(offset)) {
+            why = format!("in the [[provider]] `{id}`: {why}");
+        }
         let line = offset.map(|offset| self.line(offset));
         Fault { file: self.file.to_owned(), line, key, why, next: "correct it there".to_owned() }
     }
@@ -149,6 +153,26 @@ impl<'a> Source<'a> {
     fn offset(self, line: usize, column: usize) -> usize {
         let start: usize = self.text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
         (start + column.saturating_sub(1)).min(self.text.len())
+    }
+
+    /// The key that `offset` itself is at: TOML points there when a key stands twice.
+    fn key_at(self, offset: usize) -> Option<String> {
+        let rest = self.text.get(offset..).filter(|_| self.format == Format::Toml)?;
+        let key: String = rest.chars().take_while(|c| is_key_char(*c)).collect();
+        let assigned = rest[key.len()..].trim_start().starts_with('=');
+        (assigned && !key.is_empty()).then_some(key)
+    }
+
+    /// Which of several `[[provider]]` a place is in, by its id.
+    fn provider_around(self, offset: usize) -> Option<&'a str> {
+        let head = self.text.get(..offset).filter(|_| self.format == Format::Toml)?;
+        let start = head.rfind("[[provider]]")?;
+        if head[start + 2..].contains("\n[") {
+            return None;
+        }
+        let table = self.text[start + 2..].split("\n[").next()?;
+        let id = table.lines().find_map(|line| line.trim().strip_prefix("id")?.trim_start().strip_prefix('='))?;
+        id.trim().strip_prefix('"')?.split('"').next()
     }
 
     /// The last key that stands before `offset`: the value that is wrong is its value.
@@ -203,10 +227,12 @@ fn without_place(message: &str) -> String {
     }
 }
 
-/// The known word most like `word`, if any is like it at all.
+/// The known word most like `word`, if any is like it at all. Jaro-Winkler is right about long words with a common
+/// beginning, the edit distance about short ones with two letters swapped.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let (likeness, best) =
-        known.map(|known| (strsim::jaro_winkler(word, known), known)).max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (likeness >= LIKENESS_MIN).then_some(best)
+    let likeness = |known| (strsim::jaro_winkler(word, known), strsim::normalized_damerau_levenshtein(word, known));
+    let alike = known.map(|known| (likeness(known), known));
+    let alike = alike.filter(|((letters, edits), _)| *letters >= JARO_WINKLER_MIN || *edits >= EDITS_MIN);
+    alike.max_by(|(a, _), (b, _)| (a.0 + a.1).total_cmp(&(b.0 + b.1))).map(|(_, known)| known)
 }

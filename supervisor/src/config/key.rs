@@ -1,6 +1,7 @@
 //! Keys: from a variable, a file, or a systemd credential, into memory and nowhere else (spec §1).
 //!
 //! Every error names where a key was looked for, none shows what was found.
+#![allow(clippy::disallowed_methods, reason = "this file is the shell of its folder")]
 
 use std::env;
 use std::fs;
@@ -41,9 +42,9 @@ pub enum KeyError {
     Empty(String),
     #[error("what is in {0} is no key: it holds blanks or control characters; put the key alone there")]
     NoKey(String),
-    #[error("key file {0} could not be read: {1}; check its path and owner")]
+    #[error("its api_key_file {0} could not be read: {1}; check its path and owner")]
     Unreadable(PathBuf, std::io::Error),
-    #[error("key file {0} can be read by every user of this machine (mode {1:o}); type: chmod 600 {0}")]
+    #[error("its api_key_file {0} can be read by every user of this machine (mode {1:o}); type: chmod 600 {0}")]
     Exposed(PathBuf, u32),
 }
 

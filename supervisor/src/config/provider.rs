@@ -37,8 +37,11 @@ pub(super) fn resolve(
         (None, None) => return Err(missing("base_url", no_preset_hint(&id))),
     };
     let at_url = table.base_url.as_ref().map_or(at, |url| url.span().start);
-    let checked = url::check(base_url)
-        .map_err(|why| source.fault(at_url, "base_url", why.to_string(), "write for instance \"https://host/v1\""))?;
+    let checked = url::check(base_url).map_err(|why| {
+        // Only what cannot hold a secret is shown: the scheme.
+        let scheme = base_url.split_once("://").map_or_else(String::new, |(scheme, _)| format!("{scheme}://…: "));
+        source.fault(at_url, "base_url", format!("{scheme}{why}"), "write for instance \"https://host/v1\"")
+    })?;
     let key = key(source, &table, preset, home)?;
     if key != KeyFrom::Nowhere && !checked.https && !checked.loopback {
         return Err(source.fault(
@@ -129,7 +132,7 @@ fn id(source: Source<'_>, at: usize, id: Option<&Spanned<String>>, before: &[Pro
         return Err(source.fault(at, "id", why, "choose another"));
     }
     if before.iter().any(|provider| provider.id == *id) {
-        let why = format!("`{id}` is the id of an earlier [[provider]]");
+        let why = format!("the id `{id}` stands twice");
         return Err(source.fault(at, "id", why, "give each its own; `account` lets two share one account"));
     }
     Ok(id.clone())

@@ -1,3 +1,5 @@
+//! Good and bad configurations, and the words in which the bad ones are refused.
+
 use super::*;
 
 fn parsed(text: &str) -> Result<Config, String> {
@@ -94,7 +96,7 @@ fn each_mistake_names_its_place_and_what_to_do() {
             "[[provider]]\nid = \"x\"\nwire = \"opnai\"\n".into(),
             &["line 3", "no wire `opnai`", "did you mean `openai`"],
         ),
-        ("[[provider]]\nid = \"openai\"\n[[provider]]\nid = \"openai\"\n".into(), &["line 4", "earlier [[provider]]"]),
+        ("[[provider]]\nid = \"openai\"\n[[provider]]\nid = \"openai\"\n".into(), &["line 4", "`openai` stands twice"]),
         (lab(""), &["`base_url`", "needs it"]),
         (lab(url), &["`model`", "`lab` needs it"]),
         (lab("base_url = \"lab.local\"\nmodel = \"m\""), &["line 4", "`base_url`", "no http://"]),

@@ -1,3 +1,5 @@
+//! Policies that load, that do not, and that were only found.
+
 use std::fs;
 
 use super::*;

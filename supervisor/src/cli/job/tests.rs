@@ -1,3 +1,5 @@
+//! Which source wins, and what cannot become a job.
+
 use std::fs;
 
 use super::*;
