@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::DeniedCall;
 use crate::event::{Event, ProcessMark, ToolStatus, WaitingFor, Why};
-use crate::job::{CauseKind, JobStatus, Limit, Outcome, Used};
+use crate::job::{CauseKind, JobStatus, Limit, Outcome, Reason, Used};
 use crate::json::Json;
 use crate::message::{Args, Call, Message, Opaque, Stop};
 use crate::policy::{Judgement, Verdict};
@@ -155,6 +155,8 @@ impl Progress {
                 self.text.clone_from(text);
                 match outcome {
                     Outcome::Completed { attention: false } => {}
+                    // Who ended it knows.
+                    Outcome::Ended(cause) if cause.kind.reason() == Reason::UserInterrupt => {}
                     Outcome::Completed { attention: true } => {
                         self.attention = Some("nothing that it wanted to change was carried out".to_owned());
                     }

@@ -1,8 +1,6 @@
 //! The supervisor with its store, pool and socket, and workers that are this test: the process that is started sleeps,
 //! and the test speaks for it over the real socket.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so and stops")]
-
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;

@@ -129,26 +129,23 @@ fn both_killed_at_once_the_next_start_carries_on() {
 
 #[test]
 fn a_worker_that_always_dies_at_once_is_a_crash_loop() {
-    // Nothing of the worker's own fails like this, so its killer is patient: as soon as one starts, it is killed.
-    let (home, _script) = Home::with_script(&scripts::slow_steps(STEPS, "10s"));
-    home.configure(&format!(
-        "{}\n[supervision]\nheartbeat = \"200ms\"\n",
-        std::fs::read_to_string(home.path().join("config/ukai/ukai.toml")).expect("the configuration")
-    ));
-    home.file("notes.txt", &scripts::notes());
+    let (mut home, _script) = Home::with_script(&scripts::steps(2));
+    home.worker_is("echo 'no such luck' >&2; kill -ABRT $$");
     let _server = home.serve();
     let id = submit(&home);
-    let mut killed = 0;
-    let end = wait::until("the crash loop to be seen", || {
-        let log = home.events(&id);
-        let started: Vec<_> = log.iter().filter(|record| record["event"] == "Started").collect();
-        if let Some(last) = started.last()
-            && started.len() > killed
-        {
-            kill(last["data"]["process"]["pid"].as_u64().expect("a pid"));
-            killed = started.len();
-        }
-        log.into_iter().find(|record| record["event"] == "Finished")
-    });
-    assert_eq!(end["data"]["outcome"]["ended"]["kind"], "crash_loop", "{end}");
+    let end = finished(&home, &id);
+    let cause = &end["data"]["outcome"]["ended"];
+    assert_eq!(cause["kind"], "crash_loop", "{end}");
+    assert!(cause["detail"].as_str().is_some_and(|detail| detail.contains("no such luck")), "{end}");
+    assert_eq!(home.count(&id, "Started"), 5);
+}
+
+#[test]
+fn a_worker_that_says_it_is_of_no_use_is_not_started_again() {
+    let (mut home, _script) = Home::with_script(&scripts::steps(2));
+    home.worker_is("exit 64");
+    let _server = home.serve();
+    let id = submit(&home);
+    assert_eq!(finished(&home, &id)["data"]["outcome"]["ended"]["kind"], "internal");
+    assert_eq!(home.count(&id, "Started"), 1);
 }

@@ -11,6 +11,7 @@ use crate::wait;
 
 pub struct Home {
     root: TempDir,
+    program: PathBuf,
 }
 
 impl Home {
@@ -21,7 +22,19 @@ impl Home {
         for folder in ["work", "config/ukai", "state", "run"] {
             std::fs::create_dir_all(root.path().join(folder)).expect("a folder");
         }
-        Home { root }
+        Home { root, program: crate::binary("ukai-under-test") }
+    }
+
+    /// From now on `ukai` finds this shell script where it looks for its worker.
+    pub fn worker_is(&mut self, script: &str) {
+        let program = self.path().join("ukai");
+        // A link where it can be one: the program is large.
+        let linked = std::fs::hard_link(&self.program, &program);
+        linked.or_else(|_| std::fs::copy(&self.program, &program).map(drop)).expect("a copy of ukai");
+        let worker = self.path().join("ukai-worker");
+        std::fs::write(&worker, format!("#!/bin/sh\n{script}\n")).expect("a worker");
+        std::fs::set_permissions(&worker, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("its mode");
+        self.program = program;
     }
 
     /// With one provider, `lab`, that plays `script`.
@@ -62,7 +75,7 @@ impl Home {
     /// The command, in this home and nothing else of the environment.
     #[must_use]
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(crate::binary("ukai-under-test"));
+        let mut command = Command::new(&self.program);
         command
             .args(args)
             .current_dir(self.work())

@@ -1,3 +1,5 @@
+//! The router held to its promises: nobody before a not-before, everybody to an end.
+
 use proptest::prelude::*;
 use ukai_protocol::lease::{LimitsSeen, Timeouts, Wire};
 

@@ -52,7 +52,7 @@ pub(super) fn tell(output: Output, context: &Context, folder: &Path, ended: &[(J
 fn check(folder: &Path) -> String {
     let repository = folder.ancestors().any(|folder| folder.join(".git").exists());
     match repository {
-        true => "git grep -cI --untracked TODO -- ':!.env*'".to_owned(),
+        true => "git grep -cI --untracked TODO -- ':!.env*' ':!*/.env*'".to_owned(),
         false => "grep -rcI --exclude-dir=.git --exclude='.env*' TODO".to_owned(),
     }
 }
