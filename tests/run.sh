@@ -1,18 +1,33 @@
 #!/usr/bin/env bash
-# Every check of this repository: formatting, lints, all tests. Needs Rust (with rustfmt and clippy) and git.
+# Every check of this repository: formatting, lints, all tests. Needs Rust with rustfmt and clippy, git and a C compiler
+# (for ring). As root or in CI it installs what is missing; elsewhere it says what to type and stops.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-missing=()
-for program in cargo git; do command -v "$program" >/dev/null || missing+=("$program"); done
-for component in fmt clippy; do cargo "$component" --version >/dev/null 2>&1 || missing+=("cargo-$component"); done
-if ((${#missing[@]})); then
-    # Nothing of this is a package that we could pin: Rust comes with rustup, whoever runs this chose how.
-    echo "tests/run.sh: missing: ${missing[*]}" >&2
-    echo "tests/run.sh: type: apt-get install -y git && rustup component add rustfmt clippy" >&2
+if ! command -v cargo >/dev/null; then
+    echo "tests/run.sh: there is no cargo; get Rust from your distribution or by rustup, 1.91 or newer" >&2
     exit 2
 fi
 
+packages=()
+command -v git >/dev/null || packages+=(git)
+command -v cc >/dev/null || packages+=(gcc libc6-dev)
+components=()
+cargo fmt --version >/dev/null 2>&1 || components+=(rustfmt)
+cargo clippy --version >/dev/null 2>&1 || components+=(clippy)
+
+install=()
+((${#packages[@]})) && install+=("apt-get install -y --no-install-recommends ${packages[*]}")
+((${#components[@]})) && install+=("rustup component add ${components[*]}")
+for line in "${install[@]}"; do
+    if [[ $(id -u) -ne 0 && ${CI:-} != true ]]; then
+        echo "tests/run.sh: something is missing; type: ${install[*]/%/;}" >&2
+        exit 2
+    fi
+    echo "== $line"
+    [[ $line == apt-get* ]] && apt-get update -q
+    $line
+done
 echo "== formatting"
 cargo fmt --all --check
 echo "== lints"
