@@ -4,4 +4,5 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so and stops")]
 
+mod fleet;
 mod query;

@@ -26,7 +26,7 @@ use ukai_worker::tool::Flags;
 /// Enough for the longest script with every interruption.
 const TURNS_MAX: usize = 100_000;
 
-fn spec(limits: Limits) -> JobSpec {
+pub fn spec(limits: Limits) -> JobSpec {
     JobSpec {
         name: "sim".to_owned(),
         prompt: "go".to_owned(),
@@ -44,7 +44,7 @@ fn spec(limits: Limits) -> JobSpec {
 }
 
 /// `Look` only reads; `Act` must not happen twice; the verdict on `Forbidden` is no.
-fn flags(tool: &str, _: &Json) -> Option<Flags> {
+pub fn flags(tool: &str, _: &Json) -> Option<Flags> {
     match tool {
         "Look" => Some(Flags { read_only: true, concurrency_safe: true, idempotent: true, ..Flags::default() }),
         "Act" | "Forbidden" => Some(Flags::default()),
@@ -54,13 +54,13 @@ fn flags(tool: &str, _: &Json) -> Option<Flags> {
 
 /// The model: what it says depends on the conversation alone, as with a real one at temperature 0.
 #[derive(Clone)]
-struct Script(Vec<Vec<&'static str>>);
+pub struct Script(pub Vec<Vec<&'static str>>);
 
 /// A tool of this name in a reply: the reply was cut at the output limit.
 const CUT: &str = "Cut";
 
 impl Script {
-    fn reply(&self, messages: &[Message]) -> Reply {
+    pub fn reply(&self, messages: &[Message]) -> Reply {
         let turn = messages.iter().filter(|message| matches!(message, Message::Assistant { .. })).count();
         let tools = self.0.get(turn).cloned().unwrap_or_default();
         let call = |(place, tool): (usize, &&str)| Call {
@@ -277,7 +277,7 @@ fn grant(step: u64) -> Grant {
 }
 
 /// In every wire a call has exactly one result, directly after it and in order.
-fn assert_valid(messages: &[Message]) {
+pub fn assert_valid(messages: &[Message]) {
     let mut open: VecDeque<&str> = VecDeque::new();
     for message in messages {
         match message {
@@ -326,7 +326,7 @@ fn scripts() -> Vec<Script> {
     ]
 }
 
-fn seeds() -> Vec<u64> {
+pub fn seeds() -> Vec<u64> {
     match std::env::var("UKAI_SIM_SEED") {
         Ok(seed) => vec![seed.parse().expect("UKAI_SIM_SEED is a number")],
         Err(_) => (0..200).collect(),
