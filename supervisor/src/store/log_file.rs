@@ -4,6 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use ukai_protocol::disk;
@@ -42,8 +43,8 @@ impl LogFile {
     /// On an error nothing has been added, or nothing that will be read: the next append cuts it off first.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         let mut file = match self.file.take() {
-            Some(file) => file,
-            None => self.open().map_err(|error| StoreError::io("opening", &self.path, &error))?,
+            Some(file) if self.is_ours(&file) => file,
+            _ => self.open().map_err(|error| StoreError::io("opening", &self.path, &error))?,
         };
         match disk::append(&mut file, bytes) {
             Ok(()) => {
@@ -65,6 +66,13 @@ impl LogFile {
         }
     }
 
+    /// Whether the file is where it was and ends where we left it. Another hand (an editor, a restored backup, `rm`) may
+    /// have removed, replaced or lengthened it; a record after foreign bytes, or in a file that has no name any more,
+    /// would be acknowledged and never be read.
+    fn is_ours(&self, file: &File) -> bool {
+        file.metadata().is_ok_and(|found| found.nlink() > 0 && found.len() == self.bytes)
+    }
+
     /// Gives the descriptor back; the next append opens the file again.
     pub fn close(&mut self) {
         self.file = None;
@@ -80,6 +88,8 @@ impl LogFile {
         }
         let file = disk::open_append(&self.path)?;
         if length > self.bytes {
+            let (path, surplus) = (self.path.display(), length - self.bytes);
+            tracing::warn!("{path}: {surplus} bytes that were never acknowledged are cut off");
             disk::truncate(&file, self.bytes)?;
         }
         Ok(file)

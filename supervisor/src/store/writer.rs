@@ -443,6 +443,31 @@ mod tests {
     }
 
     #[test]
+    fn a_log_that_another_hand_touches_while_it_is_open_takes_no_record_that_will_not_be_read() {
+        let open = || {
+            let temp = Temp::with(&run(1));
+            let mut writer = writer(&temp);
+            let n = writer.progress().recorded;
+            assert_eq!(one(&mut writer, workers(1, n, step(2))), Ok(5));
+            (temp, writer, n + 5)
+        };
+        let (temp, mut writer, n) = open();
+        let mut log = std::fs::read_to_string(temp.run().log()).expect("a log");
+        log.push_str("{\"v\":1,\"se");
+        std::fs::write(temp.run().log(), &log).expect("half a line of somebody's");
+        assert_eq!(one(&mut writer, workers(1, n, step(3))), Ok(5));
+        assert_eq!(temp.events(), run(3), "what was appended to it is gone");
+        let (temp, mut writer, n) = open();
+        std::fs::remove_file(temp.run().log()).expect("gone");
+        assert!(matches!(one(&mut writer, workers(1, n, step(3))), Err(StoreError::Io { .. })), "it has no name");
+        let (temp, mut writer, n) = open();
+        std::fs::copy(temp.run().log(), temp.run().root().join("edited")).expect("a copy");
+        std::fs::rename(temp.run().root().join("edited"), temp.run().log()).expect("as editors save");
+        assert_eq!(one(&mut writer, workers(1, n, step(3))), Ok(5));
+        assert_eq!(temp.events(), run(3), "in the file that has the name now");
+    }
+
+    #[test]
     fn the_state_held_does_not_grow_with_the_run() {
         let temp = Temp::with(&[submitted(), started(1)]);
         let mut writer = writer(&temp);
