@@ -7,6 +7,7 @@
 mod attempt;
 mod lease;
 mod request;
+mod routes;
 mod submit;
 mod takeover;
 
@@ -29,6 +30,7 @@ use crate::pool::link::Incoming;
 use crate::queue::Queue;
 use crate::restart::Storm;
 use crate::route::router::Router;
+use crate::store::routes::NotBefore;
 use crate::store::{Appended, Recovered, StoreError};
 use crate::table::Job;
 
@@ -93,6 +95,8 @@ pub enum Msg {
         result: Result<(), StoreError>,
     },
 
+    RoutesSaved(std::io::Result<()>),
+
     // From workers and their job actors.
     Hello {
         hello: Box<Hello>,
@@ -132,6 +136,8 @@ pub struct Arguments {
     pub notifier: Notifier,
     /// In the order of submission.
     pub recovered: Vec<Recovered>,
+    /// What providers asked an earlier supervisor to wait for.
+    pub not_before: Vec<NotBefore>,
     /// Filled with this actor before anything can be recorded.
     pub address: Arc<OnceLock<ActorRef<Msg>>>,
 }
@@ -144,6 +150,7 @@ pub struct State {
     orders: u64,
     queue: Queue,
     router: Router,
+    routes: routes::Routes,
     storm: Storm,
     batches: HashMap<u64, submit::Batch>,
     cancels: Vec<request::Cancelling>,
@@ -161,7 +168,7 @@ impl Actor for Supervisor {
     type Arguments = Arguments;
 
     async fn pre_start(&self, myself: ActorRef<Msg>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
-        let Arguments { pool, notifier, recovered, address } = arguments;
+        let Arguments { pool, notifier, recovered, not_before, address } = arguments;
         if address.set(myself.clone()).is_err() {
             return Err("the address of the supervisor is taken".into());
         }
@@ -174,6 +181,7 @@ impl Actor for Supervisor {
                 orders: 0,
                 queue: Queue::new(settings.max_workers),
                 router: Router::new(settings.providers.clone(), settings.max_workers),
+                routes: routes::Routes::default(),
                 storm: Storm::default(),
                 batches: HashMap::new(),
                 cancels: Vec::new(),
@@ -184,6 +192,7 @@ impl Actor for Supervisor {
                 alarm: None,
                 pool,
             };
+            state.recall_waits(&not_before, Instant::now());
             state.take_over(recovered);
             state
         })
@@ -209,6 +218,7 @@ impl Actor for Supervisor {
             Msg::Recorded(appended) => state.recorded(&appended),
             Msg::Created { batch, id, result } => state.created(batch, id, result),
             Msg::Wrote { job, what, result } => state.wrote(&job, what, result, now),
+            Msg::RoutesSaved(result) => state.routes_saved(result),
             Msg::Hello { hello, incoming } => state.hello(hello, incoming),
             Msg::Lease { job, attempt, word } => state.lease(&job, attempt, word, now),
             Msg::LinkLost { job, attempt } => state.link_lost(&job, attempt, now),
@@ -253,6 +263,7 @@ impl State {
     /// After every message: whoever may start starts, whoever is answered is told, and the next alarm is set.
     fn settle(&mut self, now: Instant) {
         self.start_jobs(now);
+        self.save_routes(now);
         self.tell_leases();
         self.answer_drains();
         self.answer_idlers(now);

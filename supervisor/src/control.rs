@@ -4,15 +4,18 @@
 //! between the two; what arrives twice is told once, by its number.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use ractor::ActorRef;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use ukai_protocol::connection::{LinkError, Reader, Writer};
 use ukai_protocol::control::{Filter, Request, Response, Selection};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::CauseKind;
 
 use crate::actor::{Answer, Msg, Refusal};
+use crate::listener::LISTENERS_MAX;
 use crate::publish::{Listener, Publisher, Told, Wanted};
 use crate::store::message::BACKLOG_RECORDS_MAX;
 use crate::store::{Piece, Position, Reply, StoreError, StoreMessage};
@@ -23,11 +26,21 @@ pub struct Doors {
     pub supervisor: ActorRef<Msg>,
     pub store: ActorRef<StoreMessage>,
     pub publisher: Publisher,
+    /// Places of those who listen.
+    pub listeners: Arc<Semaphore>,
 }
+
+/// A client asks at once, and again as soon as it has its answer; one that is silent holds a place that others need.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Serves one client until it closes.
 pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Result<(), LinkError> {
-    while let Some(request) = reader.next::<Request>().await? {
+    loop {
+        let Ok(request) = tokio::time::timeout(REQUEST_DEADLINE, reader.next::<Request>()).await else {
+            tracing::warn!("a client is disconnected: it asked nothing for {} s", REQUEST_DEADLINE.as_secs());
+            return Ok(());
+        };
+        let Some(request) = request? else { return Ok(()) };
         let answered = match request {
             Request::Submit { jobs } => {
                 doors.ask(|answer| Msg::Submit { jobs, answer }).await.map(|ids| Response::Submitted { ids })
@@ -51,7 +64,6 @@ pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Res
         };
         writer.send(&answered.unwrap_or_else(refused)).await?;
     }
-    Ok(())
 }
 
 fn refused(Refusal { why, usage }: Refusal) -> Response {
@@ -59,6 +71,7 @@ fn refused(Refusal { why, usage }: Refusal) -> Response {
 }
 
 struct Subscription {
+    _place: OwnedSemaphorePermit,
     listener: Listener,
     /// In the order of submission.
     jobs: Vec<JobId>,
@@ -78,6 +91,10 @@ impl Doors {
     }
 
     async fn subscribe(&self, filter: Filter, after: u64) -> Result<Subscription, Refusal> {
+        let place = self.listeners.clone().try_acquire_owned().map_err(|_| Refusal {
+            why: format!("{LISTENERS_MAX} clients listen already: end one of them"),
+            usage: false,
+        })?;
         let Filter { jobs, deltas } = filter;
         let resolve = |jobs| self.ask(|answer| Msg::Resolve { jobs, answer });
         let (listener, jobs) = match jobs {
@@ -91,7 +108,7 @@ impl Doors {
                 (self.publisher.listen(wanted), ids)
             }
         };
-        Ok(Subscription { listener, jobs, told: HashMap::new(), after })
+        Ok(Subscription { _place: place, listener, jobs, told: HashMap::new(), after })
     }
 
     async fn backlog(&self, job: &JobId, from: Position) -> Result<Piece, StoreError> {

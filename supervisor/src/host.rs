@@ -5,15 +5,17 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use ractor::{Actor as _, ActorRef, SpawnErr};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use ukai_notifier::Notifier;
 use ukai_protocol::connection::Listener;
+use ukai_protocol::disk;
 use ukai_protocol::process_tree;
 
 use crate::actor::{Arguments, Idle, Msg, Supervisor};
@@ -26,6 +28,7 @@ use crate::publish::Publisher;
 use crate::settings::Settings;
 use crate::store::lock::LockError;
 use crate::store::paths::PathError;
+use crate::store::routes::{self, NotBefore, RoutesError};
 use crate::store::{self, Appended, Lock, Recovered, Reply, StateDir, StoreError, StoreMessage};
 
 /// Between two looks for orphans that came to us while nothing else made us look.
@@ -39,6 +42,8 @@ pub enum StartError {
     Paths(#[from] PathError),
     #[error("reading the runs of the state directory: {0}")]
     Recovery(#[from] StoreError),
+    #[error(transparent)]
+    Routes(#[from] RoutesError),
     #[error("becoming the subreaper of what workers leave behind: {0}; without it orphans could escape")]
     Subreaper(io::Error),
     #[error("listening at {}: {error}; remove what stands there, or set XDG_RUNTIME_DIR to a folder of your own", path.display())]
@@ -69,7 +74,7 @@ pub async fn host(settings: Settings) -> Result<Host, StartError> {
 /// With another way of starting workers.
 pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, StartError> {
     let state = StateDir::new(&settings.state_dir);
-    let (lock, recovered) = tokio::task::spawn_blocking({
+    let (lock, recovered, not_before) = tokio::task::spawn_blocking({
         let state = state.clone();
         move || take_hold(&state)
     })
@@ -78,6 +83,7 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     let family = Family::found();
     let socket = settings.socket.clone();
     let listener = Listener::bind(&socket).map_err(|error| StartError::Socket { path: socket.clone(), error })?;
+    note_socket(&state, &socket).await?;
 
     let publisher = Publisher::default();
     let address = Arc::new(OnceLock::<ActorRef<Msg>>::new());
@@ -94,11 +100,12 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     let (store, _) = store::start(state, published, None).await?;
     let notifier = Notifier::start().await?;
     let pool = Pool { settings: Arc::new(settings), store: store.clone(), publisher: publisher.clone(), family, start };
-    let arguments = Arguments { pool, notifier: notifier.clone(), recovered, address };
+    let arguments = Arguments { pool, notifier: notifier.clone(), recovered, not_before, address };
     let (supervisor, supervising) = Supervisor::spawn(None, Supervisor, arguments).await?;
     store.link(supervisor.get_cell());
 
-    let doors = Doors { supervisor: supervisor.clone(), store: store.clone(), publisher };
+    let listeners = Arc::new(Semaphore::new(listener::LISTENERS_MAX));
+    let doors = Doors { supervisor: supervisor.clone(), store: store.clone(), publisher, listeners };
     let listening = tokio::spawn(listener::serve(listener, doors));
     let reaping = tokio::spawn(async move {
         loop {
@@ -111,13 +118,28 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     Ok(Host { supervisor, supervising, store, notifier, listening, reaping, socket, _lock: lock })
 }
 
-fn take_hold(state: &StateDir) -> Result<(Lock, Vec<Recovered>), StartError> {
+fn take_hold(state: &StateDir) -> Result<(Lock, Vec<Recovered>, Vec<NotBefore>), StartError> {
     let lock = Lock::take(state)?;
     state.create()?;
+    let not_before = routes::load(&state.routes())?;
     let mut recovered = store::recover_all(state)?;
     // Ids are random; `job.json` is written once, at submission.
     recovered.sort_by_cached_key(|run| submitted_at(&state.run(&run.id).spec()));
-    Ok((lock, recovered))
+    Ok((lock, recovered, not_before))
+}
+
+/// A service, cron and a terminal have different runtime directories or none: without the note they would not find the
+/// supervisor of their common state directory, and `cancel --all` would stop nothing.
+async fn note_socket(state: &StateDir, socket: &Path) -> Result<(), StartError> {
+    let (path, bytes) = (state.socket_note(), socket.as_os_str().as_bytes().to_vec());
+    let written = tokio::task::spawn_blocking(move || {
+        disk::write_atomic(&path, &bytes).map_err(|error| StoreError::io("writing", &path, &error))
+    });
+    // Who shares our environment finds us without it: a full disk is no reason not to serve.
+    if let Err(error) = written.await? {
+        tracing::warn!("{error}: clients with another XDG_RUNTIME_DIR will not find this server");
+    }
+    Ok(())
 }
 
 /// One whose time cannot be read goes first, rather than never.

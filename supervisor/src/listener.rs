@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use ukai_protocol::connection::{Accepted, LinkError, Listener, Reader, Writer};
-use ukai_protocol::control::Response;
+use ukai_protocol::control::{Request, Response};
 use ukai_protocol::frame::Role;
 use ukai_protocol::session::Hello;
 
@@ -18,7 +18,14 @@ use crate::pool::link::Incoming;
 /// usual 1,024 descriptors of a process, which logs and pipes need too.
 pub const CONNECTIONS_MAX: usize = 512;
 /// Clients at a time, so that they cannot take the workers' places.
-pub const CLIENTS_MAX: usize = 128;
+pub const CLIENTS_MAX: usize = 256;
+/// Clients that listen at a time: those stay, and must leave places to those who ask something, above all `cancel`.
+pub const LISTENERS_MAX: usize = 192;
+/// A client waits this long for a place: longer than one that asks nothing may keep it.
+const PLACE_DEADLINE: Duration = Duration::from_secs(15);
+/// A refused client may take this long to read why. The socket closed under its request would reset the connection, and
+/// the reason would be lost.
+const REFUSAL_DEADLINE: Duration = Duration::from_secs(1);
 /// A worker says `Hello` in its first message.
 const HELLO_DEADLINE: Duration = Duration::from_secs(5);
 /// After an accept that failed, most likely for want of descriptors.
@@ -74,12 +81,20 @@ async fn worker(doors: Doors, mut reader: Reader, writer: Writer, slot: OwnedSem
     Ok(())
 }
 
-async fn client(doors: Doors, reader: Reader, mut writer: Writer, clients: Arc<Semaphore>) -> Result<(), LinkError> {
-    match clients.try_acquire_owned() {
-        Ok(_place) => control::serve(&doors, reader, writer).await,
-        Err(_) => {
-            let why = format!("{CLIENTS_MAX} clients are connected already: end one of them");
-            writer.send(&Response::Refused { why, usage: false }).await
-        }
+async fn client(
+    doors: Doors,
+    mut reader: Reader,
+    mut writer: Writer,
+    clients: Arc<Semaphore>,
+) -> Result<(), LinkError> {
+    if let Ok(Ok(_place)) = tokio::time::timeout(PLACE_DEADLINE, clients.acquire_owned()).await {
+        return control::serve(&doors, reader, writer).await;
     }
+    let why = format!("{CLIENTS_MAX} clients are connected already: end one of them");
+    writer.send(&Response::Refused { why, usage: false }).await?;
+    let read = async {
+        while reader.next::<Request>().await?.is_some() {}
+        Ok(())
+    };
+    tokio::time::timeout(REFUSAL_DEADLINE, read).await.unwrap_or(Ok(()))
 }

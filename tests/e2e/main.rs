@@ -9,3 +9,4 @@ mod limits;
 mod reads;
 mod run;
 mod scripts;
+mod server;

@@ -8,7 +8,7 @@ use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind, Outcome};
 use ukai_protocol::process_tree;
 
-use super::client::{Client, unexpected};
+use super::client::{Who, server_or, unexpected};
 use super::context::Context;
 use super::failure::{FAILED, Failure};
 use super::{Output, offline, print};
@@ -27,12 +27,18 @@ pub(crate) struct Args {
 
 pub(crate) async fn cancel(context: &Context, args: Args) -> Result<u8, Failure> {
     let selection = if args.all { Selection::All } else { Selection::These(args.jobs) };
-    let (ids, code) = match Client::connect(context).await? {
-        Some(client) => match client.ask(&Request::Cancel { jobs: selection }).await? {
+    let state = &context.state;
+    let take = async || match state.root().exists() {
+        true => Ok(Some(Lock::take(state)?)),
+        false => Ok(None),
+    };
+    let (ids, code) = match server_or(context, take).await? {
+        Who::Server(client) => match client.ask(&Request::Cancel { jobs: selection }).await? {
             Response::Cancelled { ids } => (ids, 0),
             other => return Err(unexpected(&other)),
         },
-        None => alone(context, selection)?,
+        Who::Here(Some(lock)) => alone(context, selection, &lock)?,
+        Who::Here(None) => nowhere(selection)?,
     };
     if ids.is_empty() && context.output == Output::Text {
         print::note("ukai: nothing was left to cancel");
@@ -45,19 +51,20 @@ pub(crate) async fn cancel(context: &Context, args: Args) -> Result<u8, Failure>
     Ok(code)
 }
 
-/// Without a server: under its lock, so that none starts meanwhile. First the processes, then the terminal event.
-fn alone(context: &Context, selection: Selection) -> Result<(Vec<JobId>, u8), Failure> {
-    let state = &context.state;
-    if !state.root().exists() {
-        return match selection {
-            Selection::All => Ok((Vec::new(), 0)),
-            Selection::These(typed) => {
-                offline::find(Vec::new(), typed.first().map_or("", |typed| typed)).map(|_| (Vec::new(), 0))
-            }
-        };
+/// Without a state directory there is no job.
+fn nowhere(selection: Selection) -> Result<(Vec<JobId>, u8), Failure> {
+    match selection {
+        Selection::All => Ok((Vec::new(), 0)),
+        Selection::These(typed) => {
+            offline::find(Vec::new(), typed.first().map_or("", |typed| typed)).map(|_| (Vec::new(), 0))
+        }
     }
+}
+
+/// Without a server: under its lock, so that none starts meanwhile. First the processes, then the terminal event.
+fn alone(context: &Context, selection: Selection, _lock: &Lock) -> Result<(Vec<JobId>, u8), Failure> {
+    let state = &context.state;
     state.create()?;
-    let _lock = Lock::take(state)?;
     let recovered = loader::recover_all(state)?;
     let wanted = match selection {
         Selection::All => None,

@@ -1,7 +1,8 @@
 //! The client's end of the control link: one connection per request, its answers in order.
 
 use std::io;
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use ukai_protocol::connection::{self, LinkError, Reader, Writer};
 use ukai_protocol::control::{JobResult, JobRow, Request, Response};
@@ -9,11 +10,17 @@ use ukai_protocol::frame::Role;
 
 use super::context::Context;
 use super::failure::Failure;
+use crate::host::StartError;
+use crate::store::lock::LockError;
 
 /// The supervisor answers from memory; only a cancel waits for processes to end.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
 /// Far above any `term_grace` in use.
 const CANCEL_DEADLINE: Duration = Duration::from_secs(300);
+
+/// How long a supervisor may hold the state directory without listening: it reads its runs first, and stops its workers last.
+const BETWEEN_MAX: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 pub(crate) struct Client {
     reader: Reader,
@@ -24,7 +31,18 @@ impl Client {
     /// Connects to the supervisor of the state directory. `Ok(None)`: none listens.
     pub async fn connect(context: &Context) -> Result<Option<Self>, Failure> {
         let Some(socket) = context.socket()? else { return Ok(None) };
-        match connection::connect(&socket, Role::Client).await {
+        let noted = context.noted_socket().filter(|noted| *noted != socket);
+        match Client::at(context, &socket).await? {
+            Some(client) => Ok(Some(client)),
+            None => match noted {
+                Some(noted) => Client::at(context, &noted).await,
+                None => Ok(None),
+            },
+        }
+    }
+
+    async fn at(context: &Context, socket: &Path) -> Result<Option<Self>, Failure> {
+        match connection::connect(socket, Role::Client).await {
             Ok((reader, writer)) => Ok(Some(Client { reader, writer })),
             Err(LinkError::Io(error))
                 if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
@@ -81,6 +99,35 @@ impl Client {
         match self.ask(&Request::Show { job: job.to_owned() }).await? {
             Response::Shown { row, result } => Ok((*row, *result)),
             other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// Who does the work of a state directory.
+pub(crate) enum Who<T> {
+    /// The supervisor that listens.
+    Server(Client),
+    /// Nobody else: what was taken to do it here.
+    Here(T),
+}
+
+/// The supervisor of the state directory, or, where there is none, what `take` takes. Somebody who holds the directory
+/// and does not listen is starting or stopping: two `run`s at once are no error.
+pub(crate) async fn server_or<T>(
+    context: &Context,
+    mut take: impl AsyncFnMut() -> Result<T, StartError>,
+) -> Result<Who<T>, Failure> {
+    let since = Instant::now();
+    loop {
+        if let Some(client) = Client::connect(context).await? {
+            return Ok(Who::Server(client));
+        }
+        match take().await {
+            Ok(taken) => return Ok(Who::Here(taken)),
+            Err(StartError::Locked(LockError::InUse { .. })) if since.elapsed() < BETWEEN_MAX => {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            Err(error) => return Err(Failure::usage(error)),
         }
     }
 }

@@ -1,14 +1,19 @@
 //! What every verb stands on: the configuration, the state directory, the current folder.
 
 use std::env;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use nix::unistd::{AccessFlags, access};
+use ukai_protocol::disk;
 
 use super::failure::Failure;
 use super::{Global, Output, print};
 use crate::config::load::{self, Loaded, Ready};
 use crate::settings::{Provider, Settings};
-use crate::store::paths::{StateDir, socket_path};
+use crate::store::paths::{SOCKET_PATH_BYTES_MAX, StateDir, socket_path};
 
 pub(crate) struct Context {
     pub loaded: Loaded,
@@ -38,6 +43,14 @@ impl Context {
         let current_folder = env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let state = StateDir::new(current_folder.join(state_dir));
         Ok(Context { loaded: Loaded::default(), state, output: global.output, current_folder })
+    }
+
+    /// Where a supervisor of this state directory would listen that was started from another environment, if that is
+    /// elsewhere. Noted by itself; it may have gone since.
+    pub fn noted_socket(&self) -> Option<PathBuf> {
+        // Unreadable is unknown: then ours is the only place to look.
+        let bytes = disk::read_bounded(&self.state.socket_note(), SOCKET_PATH_BYTES_MAX as u64).ok()?;
+        Some(PathBuf::from(OsString::from_vec(bytes))).filter(|path| path.is_absolute())
     }
 
     /// Where the supervisor of this state directory listens. None: there is no such directory, so nobody does.
@@ -103,13 +116,21 @@ pub(crate) fn worker_program() -> Result<PathBuf, Failure> {
     let path = beside(&env::current_exe().map_err(|error| {
         Failure::usage(format!("finding ukai's own program file: {error}; start it by its full path"))
     })?);
+    usable(&path)?;
+    Ok(path)
+}
+
+/// Told before a job is queued for it: what cannot be started now cannot be started by trying again.
+fn usable(path: &Path) -> Result<(), Failure> {
+    let shown = path.display();
     if !path.is_file() {
         return Err(Failure::usage(format!(
-            "the worker program {} is not there; build both (`cargo build --release`) and keep them in one folder",
-            path.display()
+            "the worker program {shown} is not there; build both (`cargo build --release`) and keep them in one folder"
         )));
     }
-    Ok(path)
+    access(path, AccessFlags::X_OK).map_err(|error| {
+        Failure::usage(format!("the worker program {shown} may not be executed: {error}; type: chmod +x {shown}"))
+    })
 }
 
 fn beside(own: &Path) -> PathBuf {
@@ -121,6 +142,22 @@ fn beside(own: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_program_that_cannot_be_started_is_told_at_once() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let temp = tempfile::tempdir().expect("temp");
+        let path = temp.path().join("ukai-worker");
+        let check = |part: &str| {
+            let failure = usable(&path).expect_err("of no use");
+            assert!(failure.code == 2 && failure.text.contains(part), "{}", failure.text);
+        };
+        check("is not there");
+        std::fs::write(&path, "").expect("a file");
+        check("may not be executed");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).expect("its mode");
+        assert_eq!(usable(&path), Ok(()));
+    }
 
     #[test]
     fn the_worker_is_named_after_us() {

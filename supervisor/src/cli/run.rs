@@ -2,15 +2,17 @@
 
 use std::path::PathBuf;
 
+use ukai_protocol::id::JobId;
 use ukai_protocol::job::JobSpec;
 
-use super::client::Client;
+use super::client::{Client, Who, server_or};
 use super::context::Context;
 use super::failure::Failure;
 use super::follow::{End, Follow, Wish};
 use super::serve::drain;
 use super::signals::{Heard, Signals};
 use super::{job, print, submit};
+use crate::actor::Idle;
 use crate::host::{self, Host};
 
 #[derive(Debug, clap::Args)]
@@ -40,11 +42,15 @@ pub(crate) async fn run(context: &Context, args: Args) -> Result<u8, Failure> {
     let jobs = jobs?;
     let mut signals = Signals::new()?;
     if let Some(client) = Client::connect(context).await? {
-        return Ok(follow(context, client, jobs, &mut signals).await?.code);
+        return Ok(follow(context, client, jobs, &mut signals, None).await?.code);
     }
-    let host = host::host(context.settings()?).await.map_err(Failure::usage)?;
+    let settings = context.settings()?;
+    let host = match server_or(context, async || host::host(settings.clone()).await).await? {
+        Who::Server(client) => return Ok(follow(context, client, jobs, &mut signals, None).await?.code),
+        Who::Here(host) => host,
+    };
     let followed = match Client::connect_or_say(context, "the one started here has gone; see its words above").await {
-        Ok(client) => follow(context, client, jobs, &mut signals).await,
+        Ok(client) => follow(context, client, jobs, &mut signals, Some(&host)).await,
         Err(failure) => Err(failure),
     };
     if followed.as_ref().is_ok_and(|end| !end.left) {
@@ -54,15 +60,48 @@ pub(crate) async fn run(context: &Context, args: Args) -> Result<u8, Failure> {
     Ok(followed?.code)
 }
 
-/// Ctrl-C cancels these jobs and no others; a second one, or SIGTERM, leaves.
-async fn follow(context: &Context, client: Client, jobs: Vec<JobSpec>, signals: &mut Signals) -> Result<End, Failure> {
+/// Nobody may be asked for the jobs that were to run: as `breaker_open` (spec §14), but that they go on by themselves.
+const NOBODY_TO_ASK: u8 = 4;
+
+/// Ctrl-C cancels these jobs and no others; a second one, or SIGTERM, leaves. So does a host that cannot start them.
+async fn follow(
+    context: &Context,
+    client: Client,
+    jobs: Vec<JobSpec>,
+    signals: &mut Signals,
+    host: Option<&Host>,
+) -> Result<End, Failure> {
     let ids = submit::send(client, jobs).await?;
     let mut asked = false;
     let wish = async || match signals.next().await {
         Heard::Interrupt if !std::mem::replace(&mut asked, true) => Wish::Cancel,
         Heard::Interrupt | Heard::Terminate => Wish::Leave,
     };
-    Follow::new(context, ids).until_ended(wish).await
+    let following = Follow::new(context, ids.clone()).until_ended(wish);
+    let Some(host) = host else { return following.await };
+    tokio::select! {
+        biased;
+        end = following => end,
+        idle = cannot_start(host, &ids) => {
+            say_queued(idle);
+            Ok(End { code: NOBODY_TO_ASK, left: true })
+        }
+    }
+}
+
+/// Returns once nothing runs here, and some of these jobs cannot start soon.
+async fn cannot_start(host: &Host, ids: &[JobId]) -> Idle {
+    match host.idle().await {
+        Some(idle) if idle.queued.iter().any(|(id, _)| ids.contains(id)) => idle,
+        // They have ended, and whoever follows them says so.
+        _ => std::future::pending().await,
+    }
+}
+
+fn say_queued(idle: Idle) {
+    for (id, why) in idle.queued {
+        print::note(&format!("ukai: {id} stays queued ({why}); type: ukai serve"));
+    }
 }
 
 /// A host stays until nothing runs and nothing can start soon (spec §1), or until it is told to go.
@@ -71,7 +110,5 @@ async fn stay(host: &Host, signals: &mut Signals) {
         idle = host.idle() => idle,
         _ = signals.next() => None,
     };
-    for (id, why) in idle.unwrap_or_default().queued {
-        print::note(&format!("ukai: {id} stays queued ({why}); type: ukai serve"));
-    }
+    say_queued(idle.unwrap_or_default());
 }

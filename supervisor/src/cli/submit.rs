@@ -11,6 +11,9 @@ use super::context::Context;
 use super::failure::Failure;
 use super::{Output, job, print};
 
+const NO_SERVER: &str =
+    "start one with `ukai serve` (in another terminal, or as a service), or run the job at once with `ukai run`";
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Job files (.toml, .yaml, .json)
@@ -24,11 +27,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn submit(context: &Context, args: Args) -> Result<u8, Failure> {
-    let client = Client::connect_or_say(
-        context,
-        "start one with `ukai serve` (in another terminal, or as a service), or run the job at once with `ukai run`",
-    )
-    .await?;
+    // Said before a prompt is typed; connected again after it, since a connection that asks nothing is closed.
+    drop(Client::connect_or_say(context, NO_SERVER).await?);
     let mut notes = Vec::new();
     let jobs = match &args.prompt {
         Some(prompt) => job::from_prompt(context, prompt, &args.flags, &mut notes).map(|job| vec![job]),
@@ -37,7 +37,7 @@ pub(crate) async fn submit(context: &Context, args: Args) -> Result<u8, Failure>
     for note in notes {
         print::note(&format!("ukai: {note}"));
     }
-    let ids = send(client, jobs?).await?;
+    let ids = send(Client::connect_or_say(context, NO_SERVER).await?, jobs?).await?;
     match context.output {
         Output::Text => print::out(&ids.iter().map(|id| format!("{id}\n")).collect::<String>()),
         Output::Json | Output::StreamJson => {

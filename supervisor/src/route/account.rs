@@ -74,6 +74,20 @@ impl Account {
         if self.in_flight >= self.concurrency_max { Standing::Full } else { Standing::Open }
     }
 
+    /// What was told an earlier supervisor: `left` of a `wait`.
+    pub fn recall(&mut self, left: Duration, wait: Duration, now: Instant) {
+        self.told_to_wait(left, now);
+        if let Some(NotBefore { wait: named, .. }) = &mut self.not_before {
+            *named = wait.max(*named);
+        }
+    }
+
+    /// The wait under way: until when, and how long it was when it was named.
+    #[must_use]
+    pub fn named_wait(&self) -> Option<(Instant, Duration)> {
+        self.not_before.map(|NotBefore { at, wait }| (at, wait))
+    }
+
     /// The instant that the provider named, without the spread.
     #[must_use]
     pub fn not_before(&self) -> Option<Instant> {

@@ -184,6 +184,21 @@ impl Router {
         self.place_all(now);
     }
 
+    /// What an account asked an earlier supervisor for; one that is no longer configured is nobody's.
+    pub fn recall(&mut self, account: &str, left: Duration, wait: Duration, now: Instant) {
+        if let Some(account) = self.accounts.iter_mut().find(|known| known.name == account) {
+            account.recall(left, wait, now);
+        }
+    }
+
+    /// The accounts that asked to wait: until when, and how long it was when they named it.
+    pub fn named_waits(&self) -> impl Iterator<Item = (&str, Instant, Duration)> {
+        self.accounts.iter().filter_map(|account| {
+            let (at, wait) = account.named_wait()?;
+            Some((account.name.as_str(), at, wait))
+        })
+    }
+
     /// Whether this job could be asked for within our patience, and if not, from when: a job is not started to be refused.
     pub fn opens_at(&self, wants: &Wants, now: Instant) -> Opening {
         let mut opening = Opening::Never;

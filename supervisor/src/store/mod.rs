@@ -7,6 +7,7 @@
 pub mod checksum;
 pub mod event_log;
 pub mod paths;
+pub mod routes;
 pub mod snapshot;
 pub mod spec_file;
 

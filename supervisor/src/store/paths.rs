@@ -97,6 +97,18 @@ impl StateDir {
         self.supervisor().join("lock")
     }
 
+    /// Where the supervisor that was here last listens, for clients of another environment.
+    #[must_use]
+    pub fn socket_note(&self) -> PathBuf {
+        self.supervisor().join("socket")
+    }
+
+    /// Until when which provider asked not to be asked.
+    #[must_use]
+    pub fn routes(&self) -> PathBuf {
+        self.root.join("routes.json")
+    }
+
     /// What belongs to no job.
     #[must_use]
     pub fn supervisor_events(&self) -> PathBuf {
