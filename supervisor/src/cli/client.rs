@@ -106,7 +106,7 @@ impl Client {
 /// Who does the work of a state directory.
 pub(crate) enum Who<T> {
     /// The supervisor that listens.
-    Server(Client),
+    Server(Box<Client>),
     /// Nobody else: what was taken to do it here.
     Here(T),
 }
@@ -120,7 +120,7 @@ pub(crate) async fn server_or<T>(
     let since = Instant::now();
     loop {
         if let Some(client) = Client::connect(context).await? {
-            return Ok(Who::Server(client));
+            return Ok(Who::Server(Box::new(client)));
         }
         match take().await {
             Ok(taken) => return Ok(Who::Here(taken)),

@@ -46,7 +46,7 @@ pub(crate) async fn run(context: &Context, args: Args) -> Result<u8, Failure> {
     }
     let settings = context.settings()?;
     let host = match server_or(context, async || host::host(settings.clone()).await).await? {
-        Who::Server(client) => return Ok(follow(context, client, jobs, &mut signals, None).await?.code),
+        Who::Server(client) => return Ok(follow(context, *client, jobs, &mut signals, None).await?.code),
         Who::Here(host) => host,
     };
     let followed = match Client::connect_or_say(context, "the one started here has gone; see its words above").await {
