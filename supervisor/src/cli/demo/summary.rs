@@ -61,6 +61,6 @@ fn check(folder: &Path) -> String {
     } else {
         let env = "'.[Ee][Nn][Vv]*'";
         let exclude = format!("--exclude-dir=.git --exclude-dir={env} --exclude={env}");
-        format!("(cd {place} && LC_ALL=C grep -rcI {exclude} TODO . | grep -v ':0$')")
+        format!("(cd {place} && LC_ALL=C grep -rcI {exclude} TODO . | grep -av ':0$')")
     }
 }
