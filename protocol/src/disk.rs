@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use fault::Operation;
+use rustix::fs::OFlags;
 
 pub mod fault;
 
@@ -110,12 +111,19 @@ pub fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
+/// Opens a regular file for reading. Anything else is an error: a FIFO would block whoever opens it, a device would act.
 pub fn open_read(path: &Path) -> io::Result<File> {
     fault::at_path(Operation::Open, path)?;
-    File::open(path)
+    let regular = |is_file: bool| if is_file { Ok(()) } else { Err(io::Error::other("it is no regular file")) };
+    regular(fs::metadata(path)?.is_file())?;
+    // NONBLOCK: should it have become a FIFO since the look, opening it still returns.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    regular(file.metadata()?.is_file())?;
+    Ok(file)
 }
 
-/// Reads a whole file of at most `max` bytes.
+/// Reads a whole regular file of at most `max` bytes.
 pub fn read_bounded(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_read(path)?.take(max + 1).read_to_end(&mut bytes)?;
@@ -123,4 +131,24 @@ pub fn read_bounded(path: &Path, max: u64) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {max} bytes")));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_regular_file_is_not_waited_for() {
+        let temp = tempfile::tempdir().expect("a folder");
+        let fifo = temp.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
+        std::os::unix::fs::symlink(&fifo, temp.path().join("link")).expect("a link");
+        fs::write(temp.path().join("file"), "text").expect("a file");
+        for path in [&fifo, &temp.path().join("link"), Path::new("/dev/zero"), temp.path()] {
+            let error = read_bounded(path, 10).expect_err("it is refused");
+            assert!(error.to_string().contains("no regular file"), "{}: {error}", path.display());
+        }
+        assert_eq!(read_bounded(&temp.path().join("file"), 10).expect("it is read"), b"text");
+        assert_eq!(read_bounded(&temp.path().join("none"), 10).expect_err("none").kind(), io::ErrorKind::NotFound);
+    }
 }

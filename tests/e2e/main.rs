@@ -5,6 +5,7 @@
 mod bad_input;
 mod cancel;
 mod crash;
+mod demo;
 mod limits;
 mod reads;
 mod run;

@@ -1,14 +1,28 @@
 //! The one door to stdout and stderr: a closed pipe ends quietly, and no text of a model or a tool steers a terminal.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 
 /// Columns where the terminal does not say.
 const COLUMNS_DEFAULT: usize = 80;
 
-/// Writes to stdout. `false`: nobody reads any more, which is no error.
+/// Writes to stdout. `false`: nobody reads any more, which is no error. What would steer a terminal is written as JSON
+/// writes it: our JSON keeps its meaning, although its writer escapes nothing from U+007F on.
 pub fn out(text: &str) -> bool {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok()
+    stdout.write_all(escaped(text).as_bytes()).and_then(|()| stdout.flush()).is_ok()
+}
+
+fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(steers) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        // All that steer have four digits.
+        if steers(c) { out.push_str(&format!("\\u{:04x}", c as u32)) } else { out.push(c) }
+    }
+    Cow::Owned(out)
 }
 
 /// A line on stderr. If that is closed, there is nobody to tell.
@@ -20,10 +34,11 @@ pub fn note(line: &str) {
 /// that turn the direction of writing go.
 #[must_use]
 pub fn clean(text: &str) -> String {
-    let steers = |c: char| {
-        (c.is_control() && c != '\n' && c != '\t') || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
-    };
     text.chars().filter(|c| !steers(*c)).collect()
+}
+
+fn steers(c: char) -> bool {
+    (c.is_control() && c != '\n' && c != '\t') || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The same on one line of at most `chars` characters.
@@ -94,6 +109,16 @@ mod tests {
         ] {
             assert_eq!(clean(text), cleaned);
         }
+    }
+
+    #[test]
+    fn json_keeps_its_meaning_and_does_not_steer_either() {
+        let json = serde_json::json!({"text": "\x1b[31m\u{9b}31m\u{7f}\u{202e}鵜"});
+        let line = format!("{json}\n");
+        let escaped = escaped(&line);
+        assert!(!escaped.chars().any(steers), "{escaped}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).expect("JSON"), json);
+        assert_eq!(super::escaped("plain\ttext\n"), "plain\ttext\n");
     }
 
     #[test]

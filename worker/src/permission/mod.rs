@@ -40,6 +40,8 @@ struct Listed {
     rule: Rule,
     text: String,
     base: Place,
+    /// Where what a deny or ask rule names is really, if links lead there.
+    elsewhere: Option<Place>,
 }
 
 /// What a rule is held against.
@@ -54,11 +56,16 @@ impl Permission {
     #[must_use]
     pub fn new(policy: &Policy, workdir: &Path, home: &Path, outputs: &Path) -> Self {
         let mut places = Places::new(workdir, home, outputs);
-        let rules = match &policy.broken {
+        let mut rules = match &policy.broken {
             Some(place) => Err(place.clone()),
             None => Lists::parse(policy),
         };
-        if let Ok(lists) = &rules {
+        if let Ok(lists) = &mut rules {
+            for listed in lists.deny.iter_mut().chain(&mut lists.ask) {
+                if let Rule::Path(rule) = &listed.rule {
+                    listed.elsewhere = places.elsewhere(rule, &listed.base);
+                }
+            }
             for listed in &lists.allow {
                 if let Rule::Path(rule) = &listed.rule {
                     places.name_root(rule);
@@ -127,6 +134,15 @@ impl Permission {
         self.verdict(lists, &subject).verdict == policy::Verdict::Allow
     }
 
+    /// Whether a deny rule speaks against showing this file, wherever it lies; a policy that did not load forbids all.
+    #[must_use]
+    pub fn forbids(&self, tool: &str, lexical: &Path, real: &Path) -> bool {
+        let resolved = Resolved { lexical: lexical.to_owned(), real: real.to_owned(), is_dir: false };
+        let subject = Subject { tool, path: Some(&resolved), command: None };
+        let Ok(lists) = &self.rules else { return true };
+        lists.deny.iter().any(|listed| self.matches(listed, &subject, RuleList::Deny))
+    }
+
     fn verdict(&self, lists: &Lists, subject: &Subject<'_>) -> Judgement {
         let tool = subject.tool;
         let first = |list: RuleList| {
@@ -182,9 +198,15 @@ impl Permission {
                 rule.governs(subject.tool)
                     && subject.path.is_some_and(|path| {
                         let one = |named: &Path| self.places.matches(rule, &listed.base, named, path.is_dir, list);
+                        let by_its_link = || {
+                            let place = listed.elsewhere.as_ref()?;
+                            Some(place.lexical.join(path.real.strip_prefix(&place.real).ok()?))
+                        };
                         match list {
                             RuleList::Allow => one(&path.lexical) && one(&path.real),
-                            RuleList::Ask | RuleList::Deny => one(&path.lexical) || one(&path.real),
+                            RuleList::Ask | RuleList::Deny => {
+                                one(&path.lexical) || one(&path.real) || by_its_link().is_some_and(|named| one(&named))
+                            }
                         }
                     })
             }
@@ -231,7 +253,9 @@ impl Lists {
     fn parse(policy: &Policy) -> Result<Self, String> {
         let list = |name: &str, rules: &[policy::Rule]| {
             let read = |(at, rule): (usize, &policy::Rule)| match Rule::parse(&rule.text) {
-                Ok(parsed) => Ok(Listed { rule: parsed, text: rule.text.clone(), base: Place::new(&rule.base) }),
+                Ok(parsed) => {
+                    Ok(Listed { rule: parsed, text: rule.text.clone(), base: Place::new(&rule.base), elsewhere: None })
+                }
                 Err(bad) => Err(format!("rules.{name}[{at}] in {}: {bad}", rule.base.display())),
             };
             rules.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()

@@ -63,6 +63,21 @@ impl Places {
         }
     }
 
+    /// Where the folder or file that a rule names before its first wildcard really is, if a link leads there: who denies
+    /// `~/.aws` means what is in it, also where it is kept in `~/dotfiles/aws`.
+    pub(super) fn elsewhere(&self, rule: &PathRule, base: &Place) -> Option<Place> {
+        let root = Place { lexical: "/".into(), real: "/".into() };
+        let anchor = match rule.anchor {
+            Anchor::Root => &root,
+            Anchor::Home => &self.home,
+            Anchor::Base => base,
+            Anchor::Workdir => &self.workdir,
+        };
+        let prefix = rule.literal_prefix();
+        let place = Place::new(&anchor.lexical.join(&prefix));
+        (!prefix.is_empty() && place.real != anchor.real.join(&prefix)).then_some(place)
+    }
+
     #[must_use]
     pub fn workdir(&self) -> &Path {
         &self.workdir.lexical

@@ -199,6 +199,42 @@ fn a_home_that_is_a_link_is_protected_by_both_names() {
 }
 
 #[test]
+fn a_deny_rule_follows_the_links_in_what_it_names() {
+    let world = World::new();
+    for folder in ["home/dotfiles/ssh", "home/dotfiles/aws/sso"] {
+        std::fs::create_dir_all(world.top.join(folder)).expect("a folder");
+    }
+    for (target, link) in [
+        ("dotfiles/ssh", "home/.gnupg"),
+        ("dotfiles/aws", "home/.linked"),
+        ("dotfiles/netrc", "home/.rc"),
+        ("../work/src", "work/private"),
+        ("gone", "home/.dangling"),
+    ] {
+        symlink(target, world.top.join(link)).expect("a link");
+    }
+    let deny = ["Read(~/.gnupg/**)", "Read(~/.linked/*/token)", "Read(~/.rc)", "Read(private)", "Read(~/.dangling/x)"];
+    let permission = world.permission(&world.rules(&["Read"], &[], &deny), "");
+    for (path, expected) in [
+        ("~/.gnupg/id", "deny Read(~/.gnupg/**)"),
+        ("home/dotfiles/ssh/id", "deny Read(~/.gnupg/**)"),
+        ("home/dotfiles/ssh/deep/ID", "deny Read(~/.gnupg/**)"),
+        ("home/dotfiles/aws/sso/token", "deny Read(~/.linked/*/token)"),
+        ("home/dotfiles/aws/sso/other", "allow Read"),
+        ("home/dotfiles/netrc", "deny Read(~/.rc)"),
+        ("home/dotfiles/netrc2", "allow Read"),
+        ("home/gone/x", "deny Read(~/.dangling/x)"),
+        ("home/gone/y", "allow Read"),
+    ] {
+        check(&permission, "Read", path, expected);
+    }
+    // In the workdir too, by a folder's bare name.
+    let permission = world.permission(&world.rules(&["Read"], &[], &["Read(private)"]), "work");
+    check(&permission, "Read", "src/lib.rs", "deny Read(private)");
+    check(&permission, "Read", "a.txt", "allow Read");
+}
+
+#[test]
 fn what_has_no_rule_has_no_one_to_ask() {
     let world = World::new();
     let permission = world.permission(&shipped(&world.top), "work");

@@ -26,6 +26,7 @@ use super::limits::{self, Clocks, WARN_AT};
 use crate::context::Context;
 use crate::provider::Answered;
 use crate::provider::classify::Failure;
+use crate::tool::output::told;
 use crate::tool::{Flags, partition};
 
 /// An empty reply is asked for again this often (spec §3).
@@ -620,6 +621,8 @@ impl Machine {
     // --- records -------------------------------------------------------------------------------------------------
 
     fn answer(&mut self, call: &str, tool: String, status: ToolStatus, output: String, now: Instant) {
+        // A result has its cap from its tool. What went wrong is told in many places, and often with what was asked for.
+        let output = if status == ToolStatus::Ok { output } else { told(&output) };
         self.record(Event::ToolFinished {
             call: call.to_owned(),
             tool,

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use globset::GlobBuilder;
+use globset::{GlobBuilder, GlobSet};
 use ukai_protocol::json::Json;
 
 use super::output::quote_path;
@@ -16,6 +16,9 @@ use crate::permission::path::real_path;
 
 /// Paths that are shown: more tells a model nothing, the count does.
 pub const GLOB_PATHS_MAX: u64 = 1_000;
+
+/// As long as a path may be on Linux. It also bounds how deep choices nest, which are gone through by recursion.
+const GLOB_BYTES_MAX: usize = 4096;
 
 pub fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
     let pattern = text(input, "pattern").unwrap_or_default();
@@ -34,11 +37,8 @@ pub fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
         let why = format!("Glob: the pattern `{pattern}` must stay below `path`; name another folder as `path`.");
         return Err(Stopped::Invalid(why));
     }
-    let glob = GlobBuilder::new(relative)
-        .literal_separator(true)
-        .build()
-        .map_err(|error| Stopped::Invalid(format!("Glob: the pattern cannot be read: {error}")))?
-        .compile_matcher();
+    let glob = matcher_of(relative)
+        .map_err(|error| Stopped::Invalid(format!("Glob was not run: the pattern cannot be read: {error}")))?;
 
     let mut sink = Sink::new("Glob", &context.outputs);
     let (mut found_count, mut denied) = (0_u64, 0_u64);
@@ -70,4 +70,14 @@ pub fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
     sink.push(&super::grep::passed_over(&passed, denied, ""));
     sink.push(&format!("total: {found_count} {files}{more}\n"));
     Ok(sink.finish())
+}
+
+/// What a glob pattern matches, in which only `**` crosses folders. As a set of one: a lone matcher panics where a set
+/// says that a pattern grew too large.
+pub(super) fn matcher_of(pattern: &str) -> Result<GlobSet, String> {
+    if pattern.len() > GLOB_BYTES_MAX {
+        return Err(format!("it has {} bytes, at most {GLOB_BYTES_MAX} may be", pattern.len()));
+    }
+    let glob = GlobBuilder::new(pattern).literal_separator(true).build().map_err(|error| error.to_string())?;
+    GlobSet::builder().add(glob).build().map_err(|error| error.to_string())
 }

@@ -8,13 +8,14 @@ use std::fs::File;
 use std::io::{self, Read, Seek as _};
 use std::path::{Path, PathBuf};
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobSet;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, SinkMatch};
 use tokio_util::sync::CancellationToken;
 use ukai_protocol::json::Json;
 
 use super::git_attributes::Decree;
+use super::glob::matcher_of;
 use super::open::{OpenError, open_file};
 use super::output::{clean, cut_line, quote_path};
 use super::read::BINARY_LOOK_BYTES;
@@ -32,8 +33,11 @@ pub const MULTILINE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// What is shown of one line.
 pub const GREP_LINE_CHARS_MAX: usize = 1_000;
 
+/// A longer pattern is a mistake, and compiling it cannot be cancelled.
+const PATTERN_BYTES_MAX: usize = 64 * 1024;
+
 /// What a pattern may grow to once compiled.
-const PATTERN_BYTES_MAX: usize = 10 * 1024 * 1024;
+const COMPILED_BYTES_MAX: usize = 10 * 1024 * 1024;
 
 /// At most this much is read between two looks at the cancellation.
 const READ_BYTES: usize = 64 * 1024;
@@ -131,13 +135,18 @@ pub fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
 }
 
 fn matcher(pattern: &str, ignore_case: bool, multiline: bool) -> Result<RegexMatcher, Stopped> {
+    if pattern.len() > PATTERN_BYTES_MAX {
+        let why =
+            format!("Grep was not run: the pattern has {} bytes, at most {PATTERN_BYTES_MAX} may be", pattern.len());
+        return Err(Stopped::Invalid(why));
+    }
     let mut builder = RegexMatcherBuilder::new();
     builder
         .case_insensitive(ignore_case)
         .multi_line(true)
         .dot_matches_new_line(multiline)
-        .size_limit(PATTERN_BYTES_MAX)
-        .dfa_size_limit(PATTERN_BYTES_MAX);
+        .size_limit(COMPILED_BYTES_MAX)
+        .dfa_size_limit(COMPILED_BYTES_MAX);
     if !multiline {
         builder.line_terminator(Some(b'\n'));
     }
@@ -172,7 +181,8 @@ impl Grep<'_> {
         let shown = quote_path(self.context.permission.places().display(real).as_os_str().as_encoded_bytes());
         let mut lines =
             Lines { mode: self.mode, shown: &shown, out: &mut self.out, cancel: &self.context.cancel, count: 0 };
-        let reader = Cancelled { reader: file, cancel: &self.context.cancel };
+        // As it was when it was opened: a file that is written faster than it is read has no end.
+        let reader = Cancelled { reader: file.take(size), cancel: &self.context.cancel };
         let searched = self.searcher.search_reader(&self.matcher, reader, &mut lines);
         let count = lines.count;
         self.context.check_cancelled()?;
@@ -264,7 +274,7 @@ fn is_binary(file: &mut File, decree: Decree) -> io::Result<bool> {
 
 /// A reader that ends with an error once the call is cancelled.
 struct Cancelled<'a> {
-    reader: File,
+    reader: io::Take<File>,
     cancel: &'a CancellationToken,
 }
 
@@ -309,7 +319,7 @@ impl grep_searcher::Sink for Lines<'_, '_> {
 
 /// `glob`: without a slash it is about the name, with one about the path below where the search began.
 struct Filter {
-    glob: GlobMatcher,
+    glob: GlobSet,
     by_name: bool,
     negated: bool,
 }
@@ -322,11 +332,9 @@ impl Filter {
         };
         let by_name = !pattern.contains('/');
         let pattern = pattern.strip_prefix("./").or(pattern.strip_prefix('/')).unwrap_or(pattern);
-        let glob = GlobBuilder::new(pattern)
-            .literal_separator(true)
-            .build()
+        let glob = matcher_of(pattern)
             .map_err(|error| Stopped::Invalid(format!("Grep was not run: `glob` cannot be read: {error}")))?;
-        Ok(Filter { glob: glob.compile_matcher(), by_name, negated })
+        Ok(Filter { glob, by_name, negated })
     }
 
     fn lets(&self, below: &Path) -> bool {

@@ -8,6 +8,9 @@
 /// Spec §7. About 8,000 tokens: one result cannot fill a window.
 pub const OUTPUT_CHARS_MAX: usize = 30_000;
 
+/// A reason needs no more, and every later request carries it along.
+pub const TOLD_CHARS_MAX: usize = 4_000;
+
 /// Of the cap, what the line about the missing part may take.
 const NOTICE_CHARS_MAX: usize = 600;
 
@@ -117,6 +120,21 @@ fn picture(c: char) -> char {
     }
 }
 
+/// What is told of a call that came to nothing. It may quote the call, and that may be megabytes of anything; the reason
+/// stands before or behind it.
+#[must_use]
+pub fn told(why: &str) -> String {
+    let why = clean(why.as_bytes());
+    let missing = why.chars().count().saturating_sub(TOLD_CHARS_MAX);
+    if missing == 0 {
+        return why;
+    }
+    let half = TOLD_CHARS_MAX / 2;
+    let cut = |at: usize| why.char_indices().nth(at).map_or(why.len(), |(at, _)| at);
+    let (head, tail) = (&why[..cut(half)], &why[cut(half + missing)..]);
+    format!("{head}… [{missing} characters are left out here] …{tail}")
+}
+
 /// A path on a line of its own: as it is, or quoted as git quotes it where it would break the line.
 #[must_use]
 pub fn quote_path(path: &[u8]) -> String {
@@ -212,6 +230,14 @@ mod tests {
         ] {
             assert_eq!(clean(bytes), text);
         }
+    }
+
+    #[test]
+    fn a_reason_is_short_whatever_it_quotes() {
+        assert_eq!(told("it is\n\u{1b}[1m a folder"), "it is\n\u{241b}[1m a folder");
+        let long = told(&format!("before {} behind", "鵜".repeat(1_000_000)));
+        assert!(long.starts_with("before 鵜") && long.ends_with("鵜 behind"), "{long}");
+        assert!(long.contains("996014 characters are left out") && long.chars().count() < TOLD_CHARS_MAX + 100);
     }
 
     #[test]

@@ -69,7 +69,9 @@ fn page(
             "Read {named}: it is a binary file of {size} bytes, which Read cannot show."
         )));
     }
-    let mut reader = BufReader::with_capacity(BUFFER_BYTES, io::Cursor::new(start).chain(file));
+    // As it was when it was opened: a file that is written faster than it is read has no end.
+    let rest = file.take(size.saturating_sub(start.len() as u64));
+    let mut reader = BufReader::with_capacity(BUFFER_BYTES, io::Cursor::new(start).chain(rest));
     let mut out = String::new();
     let mut out_chars = 0;
     let mut number = 0;

@@ -41,18 +41,26 @@ pub(super) fn tell(output: Output, context: &Context, folder: &Path, ended: &[(J
         let jobs: Vec<_> =
             WORDS.iter().zip(ended).map(|(word, (row, _))| json!({"word": word, "job_id": row.id})).collect();
         let demo = json!({"type": "demo_result", "completed": completed, "restarted": restarted,
-            "folder": folder.display().to_string(), "logs": runs.display().to_string(), "jobs": jobs});
+            "folder": folder.display().to_string(), "logs": runs.display().to_string(), "check": check(folder),
+            "jobs": jobs});
         text.push_str(&format!("{demo}\n"));
     }
     print::out(&text);
     code
 }
 
-/// How to see the same counts without ukai.
+/// How to see the same counts without ukai, from wherever the reader stands: files as the jobs saw them, without those
+/// that the shipped policy keeps from them.
 fn check(folder: &Path) -> String {
-    let repository = folder.ancestors().any(|folder| folder.join(".git").exists());
-    match repository {
-        true => "git grep -cI --untracked TODO -- ':!.env*' ':!*/.env*'".to_owned(),
-        false => "grep -rcI --exclude-dir=.git --exclude='.env*' TODO".to_owned(),
+    let place = format!("'{}'", folder.display().to_string().replace('\'', r"'\''"));
+    // A `.git` that holds no repository is none to the jobs either.
+    let is_top = |top: &Path| top.join(".git").is_file() || top.join(".git/HEAD").exists();
+    if folder.ancestors().any(is_top) {
+        let env = "':(exclude,icase).env*' ':(exclude,icase)*/.env*'";
+        format!("git -C {place} grep -cI --untracked TODO -- {env}")
+    } else {
+        let env = "'.[Ee][Nn][Vv]*'";
+        let exclude = format!("--exclude-dir=.git --exclude-dir={env} --exclude={env}");
+        format!("(cd {place} && LC_ALL=C grep -rcI {exclude} TODO . | grep -av ':0$')")
     }
 }

@@ -146,3 +146,20 @@ fn cancelling_is_noticed_in_a_huge_tree_and_in_a_huge_file() {
         assert!(cancelled_at.elapsed() < Duration::from_millis(200), "{tool} {input}: {:?}", cancelled_at.elapsed());
     }
 }
+
+#[test]
+fn a_pattern_of_any_size_is_searched_with_or_refused_and_never_breaks_the_tool() {
+    let world = World::new();
+    world.write("a", "text\n");
+    let nested = |depth: usize| "{a,".repeat(depth) + "b" + &"}".repeat(depth);
+    for pattern in [nested(900), nested(200_000), "{a,b}".repeat(800), "{a,b}".repeat(200_000), "[a-z]*".repeat(600)] {
+        for (tool, input) in [
+            ("Glob", json!({"pattern": pattern})),
+            ("Grep", json!({"pattern": "x", "glob": pattern})),
+            ("Grep", json!({"pattern": pattern.replace('{', "(").replace('}', ")")})),
+        ] {
+            let ToolOutput { status, output } = world.run(tool, &input);
+            assert!(matches!(status, ToolStatus::Ok | ToolStatus::Invalid), "{tool} {status:?} {output:.200}");
+        }
+    }
+}
