@@ -7,5 +7,6 @@ mod cancel;
 mod crash;
 mod limits;
 mod reads;
+mod routes;
 mod run;
 mod scripts;
