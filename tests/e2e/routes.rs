@@ -206,3 +206,58 @@ fn a_reply_that_was_cut_or_filtered_runs_none_of_its_calls() {
         }
     }
 }
+
+/// Replies as models and gateways get them wrong; each request after them is judged.
+const ODD: &str = r#"
+[[rule]]
+when.step = 1
+[rule.reply]
+calls = [
+    { tool = "re ad/..", args = {} },
+    { tool = "Read", raw_args = '{"file_path":' },
+    { tool = "Read", raw_args = '[1]' },
+    { tool = "Read", raw_args = '{"file_path":"x\ud800\u0000"}' },
+    { tool = "Read", args = { file_path = "notes.txt" }, id = "a b/鵜" },
+    { tool = "Read", args = { file_path = "notes.txt" }, id = "a b/c" },
+]
+[[rule]]
+when.step = 2
+reply = { stop = "end", calls = [{ tool = "Bash", args = { command = "x" } }, { tool = "Read", args = { file_path = "notes.txt" }, id = "a_b__" }] }
+fault.duplicate_finish = true
+[[rule]]
+when.step = 3
+reply.calls = [{ tool = "Read", args = { file_path = "notes.txt" } }, { tool = "Read", args = { file_path = "notes.txt" } }]
+fault.malformed_arguments = true
+[[rule]]
+when.step = 4
+times = 1
+reply = { text = "This breaks off.", calls = [{ tool = "Read", args = { file_path = "notes.txt" } }] }
+fault = { cut = true, after_chars = 9 }
+[[rule]]
+when.step = 4
+reply = { text = "All well.", stop = "calls" }
+"#;
+
+#[test]
+fn odd_replies_leave_a_conversation_that_both_wires_take() {
+    for wire in ["openai", "anthropic"] {
+        let home = Home::new();
+        let script = Script::serve(home.path(), ODD);
+        home.configure(&lab(&script, wire));
+        home.file("notes.txt", &scripts::notes());
+        let (code, result) = home.ukai_json(&["run", "look", "--output", "json"]);
+        assert_eq!(refused(&script), Vec::<Value>::new(), "{wire}");
+        assert_eq!((code, &result["text"], &result["steps"]), (7, &json!("All well."), &json!(4)), "{wire}: {result}");
+        let id = result["job_id"].as_str().expect("an id");
+        let answers = home.events(id).into_iter().filter(|record| record["event"] == "ToolFinished");
+        let mut answers: Vec<_> = answers.map(|record| record["data"]["status"].to_string()).collect();
+        answers.sort_unstable();
+        // Two of them are the odd path and the denied command.
+        let count = |status: &str| answers.iter().filter(|answer| answer.contains(status)).count();
+        assert_eq!(
+            (count("ok"), count("invalid"), count("denied"), answers.len()),
+            (3, 5, 1, 10),
+            "{wire}: {answers:?}"
+        );
+    }
+}

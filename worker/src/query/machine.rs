@@ -580,7 +580,7 @@ impl Machine {
                 self.end_for(limit, &format!("the next call would add about {estimate} and exceed it"), now);
             }
             Limit::Cost if cost > 0.0 => {
-                let cost = round(cost);
+                let cost = round(cost, MICRODOLLAR);
                 self.end_for(limit, &format!("the next call would add about {cost} USD and exceed it"), now);
             }
             _ => self.end_by(limit, now),
@@ -591,12 +591,12 @@ impl Machine {
         let standing = limits::standings(&self.spec.limits, &self.state.progress.used, &self.clocks, now)
             .find(|standing| standing.limit == limit);
         let detail = standing.map_or_else(String::new, |standing| {
-            let unit = match limit {
-                Limit::RunTime | Limit::MaxWall => " s",
-                Limit::Cost => " USD",
-                Limit::Steps | Limit::ToolCalls | Limit::Tokens => "",
+            let (unit, part) = match limit {
+                Limit::RunTime | Limit::MaxWall => (" s", MILLISECOND),
+                Limit::Cost => (" USD", MICRODOLLAR),
+                Limit::Steps | Limit::ToolCalls | Limit::Tokens => ("", WHOLE),
             };
-            let (used, max) = (round(standing.used), round(standing.max));
+            let (used, max) = (round(standing.used, part), round(standing.max, part));
             format!("{used}{unit} of {max}{unit} used; {why}")
         });
         self.end(Outcome::Ended(Cause::new(CauseKind::Limit(limit), detail)), now);
@@ -706,7 +706,13 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// To a microsecond and to a millionth of a dollar, the unit in which prices are configured.
-fn round(value: f64) -> f64 {
-    (value * 1e6).round() / 1e6
+const WHOLE: f64 = 1.0;
+/// Of a second.
+const MILLISECOND: f64 = 1e3;
+/// Of a dollar: a short call costs no more.
+const MICRODOLLAR: f64 = 1e6;
+
+/// As many decimals as a person wants to read.
+fn round(value: f64, parts: f64) -> f64 {
+    (value * parts).round() / parts
 }

@@ -28,7 +28,7 @@ pub fn judge(wire: Wire, script: &Script, headers: &[(String, String)], body: &[
     // A name which the script itself calls, though nobody offers it, comes back in the history and is no fault of it.
     let scripted = |tool: &str| {
         let calls = script.rules.iter().filter_map(|rule| rule.reply.as_ref()).flat_map(|reply| &reply.calls);
-        calls.into_iter().any(|call| call.tool.may_be(tool))
+        calls.into_iter().any(|call| call.tool.may_return_as(tool))
     };
     match wire {
         Wire::Openai => judge_openai::judge(&body, &scripted)?,
