@@ -128,6 +128,7 @@ mod tests {
                 Err((401, "invalid x-api-key")),
             ),
             (Wire::Anthropic, "", &[JSON], anthropic, Err((400, "anthropic-version: header is required"))),
+            (Wire::Anthropic, "", &[JSON, ("anthropic-version", "2026-10-21")], anthropic, Ok(())),
             (Wire::Anthropic, "", &[JSON, ("anthropic-version", "1")], anthropic, Err((400, "is not a valid version"))),
             (Wire::Openai, "", &[], openai, Err((400, "content-type"))),
             (Wire::Openai, "", &[JSON], "{", Err((400, "could not parse"))),
