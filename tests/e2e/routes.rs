@@ -261,3 +261,20 @@ fn odd_replies_leave_a_conversation_that_both_wires_take() {
         );
     }
 }
+
+#[test]
+fn a_model_that_takes_no_tools_is_left_for_the_next() {
+    let refuses = "[[rule]]\nfault.error = \"no_tools\"\n";
+    for wire in ["openai", "anthropic"] {
+        let home = Home::new();
+        let first = Script::serve(home.path(), refuses);
+        home.configure(&lab(&first, wire));
+        let (code, result) = home.ukai_json(&["run", "look", "--output", "json"]);
+        assert_eq!((code, &result["cause"]["kind"]), (1, &json!("no_capable_provider")), "{wire}: {result}");
+        let second = Script::serve(home.path(), "[[rule]]\nreply.text = \"Done.\"\n");
+        home.configure(&(lab(&first, wire) + &provider("second", &second, wire)));
+        let (code, result) = home.ukai_json(&["run", "look", "--output", "json"]);
+        assert_eq!((code, &result["text"]), (0, &json!("Done.")), "{wire}: {result}");
+        assert_eq!((first.arrivals().len(), second.arrivals().len()), (2, 1), "{wire}");
+    }
+}

@@ -249,6 +249,11 @@ impl Router {
             AnswerClass::Closed => tried.left = true,
             // Our own giving up is no attempt that the provider failed.
             AnswerClass::Withdrawn => tried.attempts = tried.attempts.saturating_sub(1),
+            // No table keeps it yet: a supervisor that is started again learns it again.
+            AnswerClass::NoTools => {
+                tried.left = true;
+                self.providers[lease.provider].supports_tools = Some(false);
+            }
             AnswerClass::RateLimited => {}
         }
     }

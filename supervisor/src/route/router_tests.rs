@@ -200,6 +200,18 @@ fn two_attempts_while_another_may_be_asked_five_when_not_two_fallbacks_then_the_
 }
 
 #[test]
+fn who_takes_no_tools_is_left_for_good() {
+    let mut bench = Bench::of(&["a", "b"]);
+    assert_eq!(bench.ask(1, 1), ["a"]);
+    bench.report(1, AnswerClass::NoTools, None);
+    assert_eq!(bench.ask(1, 1), ["b"]);
+    assert_eq!(bench.ask(2, 1), ["b"], "and other jobs do not ask it either");
+    assert_eq!(bench.ask_for(3, Ask { tools: false, ..ask(1) }, Wants::default()), ["a"]);
+    bench.report(1, AnswerClass::NoTools, None);
+    assert_eq!(bench.ask(1, 1), ["refused no_capable_provider"]);
+}
+
+#[test]
 fn the_end_says_how_each_provider_failed() {
     let mut bench = Bench::of(&["a", "b"]);
     for class in [AnswerClass::Closed, AnswerClass::Unavailable] {
