@@ -142,6 +142,8 @@ pub enum AnswerClass {
     Rejected,
     /// Given up by us: neither success nor failure.
     Withdrawn,
+    /// The model takes no tools; another may.
+    NoTools,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

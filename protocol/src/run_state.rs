@@ -126,8 +126,9 @@ impl Progress {
             Event::Replied { text, usage, cost_usd, run_time_ms, wall_ms, .. } => {
                 self.status = JobStatus::Running;
                 self.used.steps += 1;
-                self.used.input_tokens += usage.input;
-                self.used.output_tokens += usage.output;
+                // As reported: a provider may say anything.
+                self.used.input_tokens = self.used.input_tokens.saturating_add(usage.input);
+                self.used.output_tokens = self.used.output_tokens.saturating_add(usage.output);
                 self.used.cost_usd += cost_usd;
                 self.clocks(*run_time_ms, *wall_ms);
                 self.text.clone_from(text);

@@ -62,3 +62,21 @@ fn a_notice_comes_at_four_fifths_once() {
     let id = result["job_id"].as_str().expect("an id");
     assert_eq!(home.count(id, "LimitWarned"), 1);
 }
+
+#[test]
+fn a_cost_that_nothing_counts_is_said_wherever_it_was_set() {
+    let (home, _script) = Home::with_script("[[rule]]\nreply.text = \"Done.\"\n");
+    let config = std::fs::read_to_string(home.path().join("config/ukai/ukai.toml")).expect("the configuration");
+    home.file("a.toml", "prompt = \"look\"\n[limits]\nmax_cost_usd = 1\n");
+    let said = |config: &str, args: &[&str]| {
+        home.configure(config);
+        let output = home.ukai(args);
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8_lossy(&output.stderr).matches("max_cost_usd does not bind at provider `lab`").count()
+    };
+    let (flag, file) = (["run", "look", "--limit", "max_cost_usd=1"], ["run", "--file", "a.toml"]);
+    assert_eq!((said(&config, &flag), said(&config, &file)), (1, 1));
+    assert_eq!(said(&format!("{config}[limits]\nmax_cost_usd = 1\n"), &["run", "look"]), 1);
+    let priced = format!("{config}price_in = 1\nprice_out = 1\n");
+    assert_eq!((said(&priced, &flag), said(&config, &["run", "look"])), (0, 0));
+}

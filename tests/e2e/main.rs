@@ -8,6 +8,7 @@ mod crash;
 mod demo;
 mod limits;
 mod reads;
+mod routes;
 mod run;
 mod scripts;
 mod server;

@@ -19,7 +19,7 @@ use ukai_protocol::run_state::RunState;
 use ukai_worker::context;
 use ukai_worker::provider::Answered;
 use ukai_worker::provider::classify::Failure;
-use ukai_worker::provider::wire::Reply;
+use ukai_worker::provider::wire::{Reply, Reported};
 use ukai_worker::query::machine::{Effect, Machine, Parts, Ruling};
 use ukai_worker::tool::Flags;
 
@@ -71,7 +71,7 @@ impl Script {
         let calls: Vec<Call> = tools.iter().enumerate().map(call).collect();
         let text = if calls.is_empty() { format!("done after {turn}") } else { String::new() };
         let stop = if tools.contains(&CUT) { Stop::Length } else { Stop::Unknown };
-        Reply { text, calls, opaque: Vec::new(), stop, usage: None, bytes: 0 }
+        Reply { text, calls, opaque: Vec::new(), stop, usage: Reported::default(), bytes: 0 }
     }
 }
 

@@ -6,6 +6,7 @@
 //! the compiled-in Mozilla roots, since the platform's verifier costs each worker 3 ms and 1 MB; `SSL_CERT_FILE` adds
 //! the CAs of the machine.
 
+use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -50,6 +51,8 @@ pub enum Fault {
     Dns,
     Tls,
     ConnectTimeout,
+    /// A connection that was kept from the last answer turned out to be closed when it was used.
+    Stale,
     /// The exchange began and broke off, or was no HTTP.
     Broken,
     /// It never left: the URL or a header is none.
@@ -67,6 +70,28 @@ pub struct TransportError {
 pub struct Http {
     tls: ClientConfig,
     clients: Mutex<Vec<(Duration, ClientWithMiddleware)>>,
+    kept: Kept,
+}
+
+/// Where an answer was read to its end, and when: its connection may serve the next request. Servers and what stands
+/// between close such connections without a word, and whoever finds one closed has not been failed by a provider.
+#[derive(Clone, Debug, Default)]
+struct Kept(Arc<Mutex<HashMap<String, Instant>>>);
+
+impl Kept {
+    fn keep(&self, url: &str) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= CLIENTS_MAX {
+            kept.clear();
+        }
+        kept.insert(url.to_owned(), Instant::now());
+    }
+
+    /// Whether a request to this URL may go out on a kept connection; only the next one may.
+    fn take(&self, url: &str) -> bool {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.remove(url).is_some_and(|at| at.elapsed() <= POOL_IDLE)
+    }
 }
 
 /// A POST, ready to go.
@@ -83,6 +108,8 @@ pub struct Answer {
     pub status: u16,
     pub headers: HeaderMap,
     response: Response,
+    url: String,
+    kept: Kept,
 }
 
 impl Http {
@@ -101,18 +128,31 @@ impl Http {
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(Http { tls, clients: Mutex::new(Vec::new()) })
+        Ok(Http { tls, clients: Mutex::new(Vec::new()), kept: Kept::default() })
     }
 
     /// Sends exactly one request. Dropping the future, or the answer, closes the connection.
     pub async fn post(&self, post: Post<'_>) -> Result<Answer, TransportError> {
         let client = self.client(post.connect_timeout).map_err(|error| invalid(&error))?;
+        let reused = self.kept.take(post.url);
         let request = client.post(post.url).headers(post.headers).body(post.body);
         let response = request.send().await.map_err(|error| match error {
-            reqwest_middleware::Error::Reqwest(error) => fault(error),
+            reqwest_middleware::Error::Reqwest(error) => {
+                let mut error = fault(error);
+                if reused && matches!(error.fault, Fault::Reset | Fault::Broken) {
+                    error.fault = Fault::Stale;
+                }
+                error
+            }
             reqwest_middleware::Error::Middleware(error) => invalid(&*error),
         })?;
-        Ok(Answer { status: response.status().as_u16(), headers: response.headers().clone(), response })
+        Ok(Answer {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            response,
+            url: post.url.to_owned(),
+            kept: self.kept.clone(),
+        })
     }
 
     fn client(&self, connect_timeout: Duration) -> Result<ClientWithMiddleware, reqwest::Error> {
@@ -145,13 +185,17 @@ impl Http {
 impl Answer {
     /// The next bytes of the body; `None` at its proper end.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, TransportError> {
-        self.response.chunk().await.map_err(|error| {
+        let chunk = self.response.chunk().await.map_err(|error| {
             let mut error = fault(error);
             if error.fault != Fault::Reset {
                 error.fault = Fault::Broken;
             }
             error
-        })
+        })?;
+        if chunk.is_none() {
+            self.kept.keep(&self.url);
+        }
+        Ok(chunk)
     }
 }
 

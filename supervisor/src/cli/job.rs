@@ -175,6 +175,9 @@ fn resolve(
 
     let provider = flags.provider.clone().or(job.provider);
     check_provider_ids(context, provider.as_deref(), &policy)?;
+    if limits.max_cost_usd.is_some() {
+        notes.extend(unpriced(context, provider.as_deref()));
+    }
     Ok(JobSpec {
         name,
         prompt,
@@ -249,6 +252,23 @@ fn check_provider_ids(context: &Context, pinned: Option<&str>, policy: &Policy) 
         }
     }
     Ok(())
+}
+
+/// A ceiling that somebody relies on and that nothing holds is said, wherever it was set.
+fn unpriced(context: &Context, pinned: Option<&str>) -> Vec<String> {
+    let config = &context.loaded.config;
+    let unpriced = config.providers.iter().filter(|provider| provider.prices.is_none());
+    let ids: Vec<&str> = match config.providers.is_empty() {
+        // Presets carry no prices.
+        true => config.provider_ids(),
+        false => unpriced.map(|provider| &*provider.id).collect(),
+    };
+    let asked = ids.into_iter().filter(|id| pinned.is_none_or(|pinned| pinned == *id));
+    asked
+        .map(|id| {
+            format!("max_cost_usd does not bind at provider `{id}`: its [[provider]] has no price_in and price_out")
+        })
+        .collect()
 }
 
 fn dedup(notes: &mut Vec<String>) {

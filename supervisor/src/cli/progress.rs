@@ -44,7 +44,7 @@ pub fn say(event: &Event) -> Say {
             return Say::Moment(format!("waits for {what}{wait}"));
         }
         Event::Replied { step, calls, usage, .. } => {
-            let tokens = usage.input + usage.output;
+            let tokens = usage.input.saturating_add(usage.output);
             let calls = match calls.len() {
                 0 => String::new(),
                 1 => ", 1 call".to_owned(),

@@ -154,14 +154,7 @@ pub struct Ready {
 
 /// The providers with their keys; without any configured, the presets whose key is there (spec §5).
 pub fn providers(config: &Config, warnings: &mut Vec<String>) -> Result<Vec<Ready>, LoadError> {
-    let ready = if config.providers.is_empty() { from_presets(warnings)? } else { configured(config, warnings)? };
-    if config.limits.max_cost_usd.is_some() {
-        for unpriced in ready.iter().filter(|ready| ready.provider.prices.is_none()) {
-            let id = &unpriced.provider.id;
-            warnings.push(format!("max_cost_usd does not bind at provider `{id}`: it has no price_in and price_out"));
-        }
-    }
-    Ok(ready)
+    if config.providers.is_empty() { from_presets(warnings) } else { configured(config, warnings) }
 }
 
 fn configured(config: &Config, warnings: &mut Vec<String>) -> Result<Vec<Ready>, LoadError> {

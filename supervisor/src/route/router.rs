@@ -85,6 +85,8 @@ struct Tried {
     left: bool,
     /// Backing off, this call alone.
     not_before: Option<Instant>,
+    /// The signature of its last failure.
+    last: String,
 }
 
 /// Where an ask can go.
@@ -250,6 +252,7 @@ impl Router {
     fn remember(&mut self, lease: &Lease, report: &Report, now: Instant, roll: f64) {
         let Some(call) = self.calls.get_mut(&lease.job) else { return };
         let tried = call.tried.entry(lease.provider).or_default();
+        tried.last.clone_from(&report.signature);
         match report.class {
             AnswerClass::Success | AnswerClass::ContextOverflow | AnswerClass::Rejected => {
                 self.calls.remove(&lease.job);
@@ -261,6 +264,11 @@ impl Router {
             AnswerClass::Closed => tried.left = true,
             // Our own giving up is no attempt that the provider failed.
             AnswerClass::Withdrawn => tried.attempts = tried.attempts.saturating_sub(1),
+            // No table keeps it yet: a supervisor that is started again learns it again.
+            AnswerClass::NoTools => {
+                tried.left = true;
+                self.providers[lease.provider].supports_tools = Some(false);
+            }
             AnswerClass::RateLimited => {}
         }
     }
@@ -406,10 +414,13 @@ impl Router {
     }
 
     fn history(&self, call: &Call) -> String {
-        let mut tried: Vec<_> = call.tried.iter().map(|(index, tried)| (*index, tried.attempts)).collect();
-        tried.sort_unstable();
-        let tried: Vec<_> =
-            tried.into_iter().map(|(index, times)| format!("{} × {times}", self.providers[index].id)).collect();
+        let mut tried: Vec<_> = call.tried.iter().collect();
+        tried.sort_unstable_by_key(|(index, _)| **index);
+        let told = |(index, tried): (&usize, &Tried)| {
+            let last = if tried.last.is_empty() { String::new() } else { format!(" (last: {})", tried.last) };
+            format!("{} × {}{last}", self.providers[*index].id, tried.attempts)
+        };
+        let tried: Vec<_> = tried.into_iter().map(told).collect();
         format!("call {} was tried at {}, and got no reply", call.call, tried.join(", "))
     }
 }

@@ -200,6 +200,42 @@ fn two_attempts_while_another_may_be_asked_five_when_not_two_fallbacks_then_the_
 }
 
 #[test]
+fn who_takes_no_tools_is_left_for_good() {
+    let mut bench = Bench::of(&["a", "b"]);
+    assert_eq!(bench.ask(1, 1), ["a"]);
+    bench.report(1, AnswerClass::NoTools, None);
+    assert_eq!(bench.ask(1, 1), ["b"]);
+    assert_eq!(bench.ask(2, 1), ["b"], "and other jobs do not ask it either");
+    assert_eq!(bench.ask_for(3, Ask { tools: false, ..ask(1) }, Wants::default()), ["a"]);
+    bench.report(1, AnswerClass::NoTools, None);
+    assert_eq!(bench.ask(1, 1), ["refused no_capable_provider"]);
+}
+
+#[test]
+fn the_end_says_how_each_provider_failed() {
+    let mut bench = Bench::of(&["a", "b"]);
+    for class in [AnswerClass::Closed, AnswerClass::Unavailable] {
+        bench.ask(1, 1);
+        let grant = bench.grants.get(&job(1)).expect("it holds a lease");
+        let report = Report { signature: format!("was {class:?}"), ..report_of(grant, class, None) };
+        bench.router.report(&job(1), &report, bench.now, 0.0);
+        bench.told();
+    }
+    let call = bench.router.calls.get(&job(1)).expect("a call");
+    let said = "call 1 was tried at a × 1 (last: was Closed), b × 1 (last: was Unavailable), and got no reply";
+    assert_eq!(bench.router.history(call), said);
+}
+
+#[test]
+fn a_kept_connection_that_was_closed_costs_no_attempt_and_no_wait() {
+    let mut bench = Bench::of(&["a", "b"]);
+    for _ in 0..7 {
+        assert_eq!(bench.ask(1, 1), ["a"]);
+        bench.report(1, AnswerClass::Withdrawn, None);
+    }
+}
+
+#[test]
 fn who_was_left_is_asked_again_only_when_the_other_cannot_be() {
     let mut bench = Bench::of(&["a", "b"]);
     bench.ask(1, 1);

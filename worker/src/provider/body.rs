@@ -18,6 +18,11 @@ use crate::http::{Answer, TransportError};
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 /// A whole JSON body spells a reply with escapes around it.
 const BODY_BYTES_MAX: usize = 2 * REPLY_BYTES_MAX;
+/// Of a stream, all bytes together: the longest replies of today in chunks of a kilobyte for each token. What does not
+/// count as a part of the reply (comments, fields nobody asked for) has no other end.
+pub(super) const STREAM_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// UTF-8's byte order mark, which some servers begin with.
+const MARK: &[u8] = b"\xEF\xBB\xBF";
 /// The status has said most of it already.
 const REFUSAL_DEADLINE: Duration = Duration::from_secs(5);
 /// After the last event only the body's end is due; it comes at once, or the connection is not worth keeping.
@@ -53,6 +58,8 @@ pub(super) struct Body {
     /// Until the first content came.
     content_deadline: Option<Instant>,
     last_byte: Option<Instant>,
+    /// Until what follows the reply has come. A moment, not a silence: pings would put that off for ever.
+    goodbye: Option<Instant>,
 }
 
 enum Silence {
@@ -72,7 +79,7 @@ impl From<Silence> for Failure {
 impl Body {
     /// `content_deadline`: when the first content is due, `first_content` after the request began.
     pub(super) fn new(answer: Answer, content_deadline: Instant, first_content: Duration, idle: Duration) -> Self {
-        Body { answer, idle, first_content, content_deadline: Some(content_deadline), last_byte: None }
+        Body { answer, idle, first_content, content_deadline: Some(content_deadline), last_byte: None, goodbye: None }
     }
 
     /// Reads the reply into `assembler`, whichever shape it comes in.
@@ -82,14 +89,28 @@ impl Body {
     {
         let content_type = self.answer.headers.get(::http::header::CONTENT_TYPE);
         let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default().to_lowercase();
+        let encoding = self.answer.headers.get(::http::header::CONTENT_ENCODING);
+        if let Some(encoding) = encoding.filter(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+            return Err(Failure::encoded(encoding.to_str().unwrap_or_default()));
+        }
+        // What came of a byte order mark that is not whole yet.
+        let mut begun = Vec::new();
         loop {
             let Some(chunk) = self.chunk().await? else { return Err(Failure::trouble(&Trouble::Cut)) };
             on_progress(Progress::Bytes(chunk.len()));
-            let beginning = chunk.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&chunk);
-            let Some(first) = beginning.iter().find(|byte| !byte.is_ascii_whitespace()) else { continue };
+            begun.extend_from_slice(&chunk);
+            if MARK.starts_with(&begun) {
+                continue;
+            }
+            let said = begun.strip_prefix(MARK).unwrap_or(&begun).trim_ascii_start();
+            let Some(first) = said.first() else {
+                begun.clear();
+                continue;
+            };
+            let said = Bytes::copy_from_slice(said);
             return match shape(*first, &content_type) {
-                Shape::Json => whole(self, chunk, assembler, on_progress).await,
-                Shape::Events => stream(self, chunk, assembler, on_progress).await,
+                Shape::Json => whole(self, said, assembler, on_progress).await,
+                Shape::Events => stream(self, said, assembler, on_progress).await,
                 Shape::Neither => Err(Failure::no_stream(&content_type)),
             };
         }
@@ -99,7 +120,8 @@ impl Body {
         let idle = self.last_byte.map(|last| (last + self.idle, Clock::Idle, self.idle));
         let content = self.content_deadline.map(|at| (at, Clock::FirstContent, self.first_content));
         let next = self.answer.chunk();
-        let Some((at, clock, after)) = idle.into_iter().chain(content).min_by_key(|(at, ..)| *at) else {
+        let goodbye = self.goodbye.map(|at| (at, Clock::Idle, GOODBYE));
+        let Some((at, clock, after)) = idle.into_iter().chain(content).chain(goodbye).min_by_key(|(at, ..)| *at) else {
             return next.await.map_err(Silence::Transport);
         };
         match timeout_at(at, next).await {
@@ -145,7 +167,7 @@ where
         on_progress(Progress::Bytes(chunk.len()));
         bytes.extend_from_slice(&chunk);
         if bytes.len() > BODY_BYTES_MAX {
-            return Err(Failure::trouble(&Trouble::TooLarge));
+            return Err(Failure::trouble(&Trouble::TooLarge(BODY_BYTES_MAX)));
         }
     }
     let text = String::from_utf8_lossy(&bytes);
@@ -164,6 +186,7 @@ where
     F: FnMut(Progress<'_>) + Send,
 {
     let mut decoder = sse::Decoder::default();
+    let mut came = first.len();
     let mut chunk = Some(first);
     loop {
         let ended = chunk.is_none();
@@ -180,7 +203,7 @@ where
             }
             show(&delta, on_progress);
             if assembler.may_end() {
-                body.idle = body.idle.min(GOODBYE);
+                body.goodbye.get_or_insert_with(|| Instant::now() + GOODBYE);
             }
             if assembler.is_done() {
                 drain(body).await;
@@ -198,6 +221,10 @@ where
         };
         if let Some(chunk) = &chunk {
             on_progress(Progress::Bytes(chunk.len()));
+            came += chunk.len();
+            if came > STREAM_BYTES_MAX {
+                return Err(Failure::trouble(&Trouble::TooLarge(STREAM_BYTES_MAX)));
+            }
         }
     }
 }

@@ -80,6 +80,8 @@ impl Failure {
             Fault::Dns => (AnswerClass::Unavailable, "dns"),
             Fault::Tls => (AnswerClass::Unavailable, "tls"),
             Fault::Broken => (AnswerClass::Unavailable, "stream:broken"),
+            // Nobody failed: the attempt is owed a connection, and goes back to the router for a new lease.
+            Fault::Stale => (AnswerClass::Withdrawn, "stale"),
             Fault::Invalid => (AnswerClass::Rejected, "request:invalid"),
         };
         Failure::new(class, signature, &error.detail)
@@ -104,7 +106,7 @@ impl Failure {
             Trouble::Filtered => Failure::new(AnswerClass::Rejected, "stream:filter", &detail),
             Trouble::Cut => Failure::new(AnswerClass::Unavailable, "stream:cut", &detail),
             Trouble::Unreadable(_) => Failure::new(AnswerClass::Unavailable, "stream:unreadable", &detail),
-            Trouble::TooLarge => Failure::new(AnswerClass::Unavailable, "stream:too_large", &detail),
+            Trouble::TooLarge(_) => Failure::new(AnswerClass::Unavailable, "stream:too_large", &detail),
             Trouble::TooManyCalls => Failure::new(AnswerClass::Unavailable, "stream:too_many_calls", &detail),
             // The provider did its part: the reply is whole, and no job can use it.
             Trouble::Depth { .. } => {
@@ -121,20 +123,26 @@ impl Failure {
         Failure::new(AnswerClass::Unavailable, "stream:none", &detail)
     }
 
+    /// A 200 in a coding that was not asked for.
+    #[must_use]
+    pub fn encoded(encoding: &str) -> Self {
+        let detail = format!("answered in content-encoding `{encoding}` though plain text was asked for");
+        Failure::new(AnswerClass::Unavailable, "stream:encoded", &detail)
+    }
+
     /// An internal failure to make the request; no provider is to blame.
     #[must_use]
     pub fn internal(detail: &str) -> Self {
         Failure { fatal: Some(CauseKind::Internal), ..Failure::new(AnswerClass::Withdrawn, "internal", detail) }
     }
 
-    /// The key, where the provider or a library repeated it, is masked; the provider is named.
+    /// The key, where the provider or a library repeated it, is masked.
     #[must_use]
-    pub fn about(mut self, provider: &str, key: Option<&str>) -> Self {
+    pub fn without(mut self, key: Option<&str>) -> Self {
         if let Some(key) = key.map(str::trim).filter(|key| !key.is_empty()) {
             self.detail = self.detail.replace(key, "[key]");
             self.signature = self.signature.replace(key, "[key]");
         }
-        self.detail = format!("{}: {}", shown(provider), self.detail);
         self
     }
 }
@@ -244,6 +252,9 @@ mod tests {
             ("Gemini: a minute's quota", 429, r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"You exceeded your current quota","details":[{"violations":[{"quotaId":"GenerateRequestsPerMinutePerProjectPerModel"}]}]}}"#, RateLimited),
             ("Azure: content filter", 400, r#"{"error":{"code":"content_filter","message":"The response was filtered"}}"#, Rejected),
             ("a forbidden filter is no key problem", 403, r#"{"error":{"code":403,"message":"requires moderation","metadata":{"flagged_input":"x"}}}"#, Rejected),
+            ("Ollama: no tools", 400, r#"{"error":{"message":"registry.ollama.ai/library/gemma3:4b does not support tools","type":"api_error"}}"#, NoTools),
+            ("OpenRouter: no tools", 404, r#"{"error":{"message":"No endpoints found that support tool use. To learn more about provider routing, visit: x","code":404}}"#, NoTools),
+            ("vLLM: no tools", 400, r#"{"error":{"message":"\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set","code":400}}"#, NoTools),
             ("no such model", 404, r#"{"error":{"message":"The model `x` does not exist","code":"model_not_found"}}"#, Rejected),
             ("wrong key", 401, r#"{"error":{"message":"Incorrect API key provided","code":"invalid_api_key"}}"#, Closed),
             ("overloaded", 529, r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, Unavailable),
@@ -283,9 +294,9 @@ mod tests {
             r#"{{"error":{{"type":"x_error","code":"say hello","message":"key sk-secret-1 \u001b[31mred\n{}"}}}}"#,
             "y".repeat(5_000)
         );
-        let failure = refused(400, &HeaderMap::new(), &body).about("lab", Some("sk-secret-1"));
+        let failure = refused(400, &HeaderMap::new(), &body).without(Some("sk-secret-1"));
         assert!(!failure.detail.contains("sk-secret-1") && failure.detail.contains("[key]"), "{}", failure.detail);
-        assert!(failure.detail.starts_with("lab: HTTP 400: key"), "{}", failure.detail);
+        assert!(failure.detail.starts_with("HTTP 400: key"), "{}", failure.detail);
         assert!(failure.detail.chars().all(|c| !c.is_control()) && failure.detail.chars().count() < 600);
         assert_eq!(failure.signature, "http:400 type=x_error", "a code of two words is prose");
     }

@@ -61,7 +61,7 @@ where
     let key = grant.key.as_ref().map(|key| key.expose());
     let asked = ask(http, grant, &request, used, on_progress);
     match cancel.run_until_cancelled(asked).await {
-        Some(result) => result.map_err(|failure| failure.about(&grant.provider, key)),
+        Some(result) => result.map_err(|failure| failure.without(key)),
         None => Err(Failure::withdrawn()),
     }
 }
@@ -105,15 +105,11 @@ where
     let reply = assembler
         .finish(&grant.provider, &mut Ids::new(used, &mut fresh))
         .map_err(|trouble| told(Failure::trouble(&trouble)))?;
-    let usage = reply.usage.unwrap_or_else(|| estimated(sent, reply.bytes));
+    let usage = reply.usage.or_estimated(sent.div_ceil(BYTES_PER_TOKEN), reply.bytes.div_ceil(BYTES_PER_TOKEN));
     Ok(Answered {
         reply,
         usage,
         limits_seen: retry_after::limits_seen(&answer_headers),
         wait: retry_after::wait(&answer_headers, received_at),
     })
-}
-
-fn estimated(sent: u64, came: u64) -> Usage {
-    Usage { input: sent.div_ceil(BYTES_PER_TOKEN), cached: 0, output: came.div_ceil(BYTES_PER_TOKEN), estimated: true }
 }

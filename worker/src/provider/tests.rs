@@ -152,7 +152,6 @@ async fn ask(acts: Vec<Act>) -> Asked {
 async fn check_failure(quirk: &str, acts: Vec<Act>, class: AnswerClass, signature: &str) -> Failure {
     let failure = ask(acts).await.result.expect_err(quirk);
     assert_eq!((failure.class, failure.signature.as_str()), (class, signature), "{quirk}: {failure:?}");
-    assert!(failure.detail.starts_with("lab: "), "{}", failure.detail);
     failure
 }
 
@@ -183,6 +182,67 @@ async fn usage_that_is_not_reported_is_estimated() {
     let stream = "data: {\"choices\":[{\"delta\":{\"content\":\"12345678\"},\"finish_reason\":\"stop\"}]}\n\n";
     let usage = ask(vec![stream_head(), write(stream)]).await.result.expect("a reply").usage;
     assert!(usage.estimated && usage.output == 2 && usage.input > 20, "{usage:?}");
+}
+
+#[tokio::test]
+async fn half_of_a_usage_is_completed_by_an_estimate() {
+    let end = "data: {\"choices\":[{\"delta\":{\"content\":\"12345678\"},\"finish_reason\":\"stop\"}],\"usage\":";
+    for (quirk, usage, input, output) in [
+        ("no input", json!({"prompt_tokens": null, "completion_tokens": 9}), None, 9),
+        ("no output", json!({"prompt_tokens": 12, "completion_tokens": "9"}), Some(12), 2),
+        ("below zero", json!({"prompt_tokens": -5, "completion_tokens": -1}), None, 2),
+    ] {
+        let stream = format!("{end}{usage}}}\n\ndata: [DONE]\n\n");
+        let usage = ask(vec![stream_head(), write(&stream)]).await.result.expect("a reply").usage;
+        assert!(usage.estimated && usage.output == output, "{quirk}: {usage:?}");
+        assert!(input.map_or(usage.input > 20, |input| usage.input == input), "{quirk}: {usage:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_byte_order_mark_in_pieces_is_one() {
+    let body = json!({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}).to_string();
+    let stream = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\n";
+    for said in [body.as_str(), stream] {
+        for blank in ["", "\n"] {
+            // The mark, byte by byte.
+            let mut server = serve_bytes(&["\u{FEFF}".as_bytes(), blank.as_bytes(), said.as_bytes()].concat()).await;
+            let http = Http::with_roots(None).expect("built");
+            let request = Request { model: "m", system: None, messages: &[], tools: &[], max_output: 0 };
+            let grant = grant(std::mem::take(&mut server.0), Timeouts::default());
+            let asked = attempt(&http, &grant, request, &HashSet::new(), |_| {}, CancellationToken::new()).await;
+            assert_eq!(asked.expect("a reply").reply.text, "hi", "{blank:?}{said}");
+            server.1.await.expect("the server ends");
+        }
+    }
+}
+
+/// Answers once, with these bytes, the first four each by itself.
+async fn serve_bytes(body: &[u8]) -> (String, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let url = format!("http://{}/v1", listener.local_addr().expect("address"));
+    let body = body.to_vec();
+    let server = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.expect("a client");
+        socket.set_nodelay(true).expect("set");
+        read_request(&mut socket).await;
+        socket.write_all(head("200 OK", "").as_bytes()).await.expect("written");
+        let (first, rest) = body.split_at(4);
+        for piece in first.chunks(1).chain([rest]) {
+            socket.write_all(piece).await.expect("written");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    (url, server)
+}
+
+#[tokio::test]
+async fn a_coding_that_was_not_asked_for_is_named() {
+    let answer = Act::Write(head("200 OK", "content-type: text/event-stream\r\ncontent-encoding: gzip\r\n") + "x");
+    let failure = check_failure("gzip", vec![answer], AnswerClass::Unavailable, "stream:encoded").await;
+    assert!(failure.detail.contains("`gzip`"), "{}", failure.detail);
+    let identity = head("200 OK", "content-encoding: identity\r\n") + PARALLEL;
+    assert_eq!(ask(vec![Act::Write(identity)]).await.result.expect("a reply").reply.calls.len(), 2);
 }
 
 #[tokio::test]
@@ -232,13 +292,37 @@ async fn a_break_after_the_end_is_no_failure() {
 }
 
 #[tokio::test]
+async fn pings_after_the_end_are_not_waited_for() {
+    // The last event never comes.
+    let said: String = PARALLEL.split_inclusive("\n\n").filter(|event| !event.contains("DONE")).collect();
+    let mut acts = vec![stream_head(), write(&said)];
+    for _ in 0..100 {
+        acts.extend([write(": ping\n\n"), Act::Pause(Duration::from_millis(100))]);
+    }
+    let begun = Instant::now();
+    assert_eq!(ask(acts).await.result.expect("a reply").reply.calls.len(), 2);
+    assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_stream_that_says_nothing_without_end_is_cut_at_a_bound() {
+    // An event that carries what nobody asked for.
+    let chunk = format!("data: {{\"padding\":\"{}\"}}\n\n", "x".repeat(4 * 1024 * 1024));
+    let content = "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n";
+    let mut acts = vec![stream_head(), write(content)];
+    acts.extend((0..=body::STREAM_BYTES_MAX / chunk.len()).map(|_| write(&chunk)));
+    acts.push(Act::Hang);
+    check_failure("padding", acts, AnswerClass::Unavailable, "stream:too_large").await;
+}
+
+#[tokio::test]
 async fn a_refusal_is_told_with_its_headers() {
     let body = r#"{"error":{"message":"slow down sk-very-secret","code":"rate_limit_exceeded"}}"#;
     let headers = "retry-after: 17\r\nx-ratelimit-remaining-requests: 3\r\n";
     let acts = vec![Act::Write(head("429 Too Many Requests", headers) + body)];
     let failure = check_failure("429", acts, AnswerClass::RateLimited, "http:429 code=rate_limit_exceeded").await;
     assert_eq!((failure.wait, failure.limits_seen.requests_left), (Some(Wait::For(17_000)), Some(3)));
-    assert_eq!(failure.detail, "lab: HTTP 429: slow down [key]");
+    assert_eq!(failure.detail, "HTTP 429: slow down [key]");
 }
 
 #[tokio::test]
@@ -347,6 +431,46 @@ async fn a_connection_serves_the_next_step() {
         asked.await.expect("a reply");
     }
     server.await.expect("both came on one connection");
+}
+
+/// Two answers to keep, then what becomes of a connection that was kept.
+#[tokio::test]
+async fn a_kept_connection_that_was_closed_is_no_failure_of_the_provider() {
+    for reset in [false, true] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let url = format!("http://{}/v1", listener.local_addr().expect("address"));
+        let server = tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.expect("a client");
+            read_request(&mut socket).await;
+            let length = PARALLEL.len();
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{PARALLEL}");
+            socket.write_all(answer.as_bytes()).await.expect("written");
+            // The next request meets the end of this connection, and the one after it that of a new one.
+            let mut next = Some(socket);
+            for _ in 0..2 {
+                let mut socket = match next.take() {
+                    Some(kept) => kept,
+                    None => listener.accept().await.expect("a client").0,
+                };
+                assert!(read_request(&mut socket).await.starts_with("POST"));
+                let socket = socket.into_std().expect("a socket");
+                let linger = reset.then_some(Duration::ZERO);
+                rustix::net::sockopt::set_socket_linger(&socket, linger).expect("set");
+            }
+        });
+        let http = Http::with_roots(None).expect("built");
+        let ask = || async {
+            let grant = grant(url.clone(), Timeouts::default());
+            let request = Request { model: "m", system: None, messages: &[], tools: &[], max_output: 0 };
+            attempt(&http, &grant, request, &HashSet::new(), |_| {}, CancellationToken::new()).await
+        };
+        ask().await.expect("a reply");
+        let stale = ask().await.expect_err("closed");
+        assert_eq!((stale.class, stale.signature.as_str()), (AnswerClass::Withdrawn, "stale"), "{stale:?}");
+        let failed = ask().await.expect_err("closed");
+        assert_eq!(failed.class, AnswerClass::Unavailable, "a new connection that closes is one: {failed:?}");
+        server.await.expect("three requests came");
+    }
 }
 
 /// Compiles only while the future can move between threads, as actors ask of it.

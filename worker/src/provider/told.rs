@@ -58,6 +58,9 @@ impl Told {
         if self.says(OVERFLOW) {
             return Some(AnswerClass::ContextOverflow);
         }
+        if self.says(NO_TOOLS) {
+            return Some(AnswerClass::NoTools);
+        }
         if self.says(FILTER) {
             return Some(AnswerClass::Rejected);
         }
@@ -109,6 +112,19 @@ const OVERFLOW: &[&str] = &[
     "exceeded model token limit",
     "prompt exceeds max length",
     "range of input length should be",
+];
+
+/// The model cannot be given tools at all.
+const NO_TOOLS: &[&str] = &[
+    // Ollama, and others after it.
+    "does not support tools",
+    "does not support tool use",
+    "does not support tool calling",
+    "does not support function calling",
+    // OpenRouter.
+    "no endpoints found that support tool use",
+    // vLLM, started without a parser for tools.
+    "tool choice requires --enable-auto-tool-choice",
 ];
 
 const FILTER: &[&str] = &[

@@ -447,7 +447,7 @@ impl Machine {
         if let Some(limit) =
             limits::forbids_call(&self.spec.limits, &self.state.progress.used, tokens, self.input_price)
         {
-            return self.end_by(limit, now);
+            return self.end_before_call(limit, tokens, now);
         }
         if let Some(window) = self.spec.window.filter(|window| tokens > *window) {
             let detail = format!("the conversation has about {tokens} tokens, the job's window is {window}");
@@ -475,7 +475,7 @@ impl Machine {
             limits::forbids_call(&self.spec.limits, &self.state.progress.used, estimate, self.input_price)
         {
             self.report(&grant, AnswerClass::Withdrawn, None);
-            return self.end_by(limit, now);
+            return self.end_before_call(limit, estimate, now);
         }
         let seen_running = self.state.progress.status == JobStatus::Running;
         self.record(Event::Leased {
@@ -571,16 +571,34 @@ impl Machine {
     // --- ends ----------------------------------------------------------------------------------------------------
 
     fn end_by(&mut self, limit: Limit, now: Instant) {
+        self.end_for(limit, "the next act would exceed it", now);
+    }
+
+    fn end_before_call(&mut self, limit: Limit, estimate: u64, now: Instant) {
+        let cost = estimate as f64 * self.input_price / 1e6;
+        match limit {
+            Limit::Tokens => {
+                self.end_for(limit, &format!("the next call would add about {estimate} and exceed it"), now);
+            }
+            Limit::Cost if cost > 0.0 => {
+                let cost = round(cost, MICRODOLLAR);
+                self.end_for(limit, &format!("the next call would add about {cost} USD and exceed it"), now);
+            }
+            _ => self.end_by(limit, now),
+        }
+    }
+
+    fn end_for(&mut self, limit: Limit, why: &str, now: Instant) {
         let standing = limits::standings(&self.spec.limits, &self.state.progress.used, &self.clocks, now)
             .find(|standing| standing.limit == limit);
         let detail = standing.map_or_else(String::new, |standing| {
-            let unit = match limit {
-                Limit::RunTime | Limit::MaxWall => " s",
-                Limit::Cost => " USD",
-                Limit::Steps | Limit::ToolCalls | Limit::Tokens => "",
+            let (unit, part) = match limit {
+                Limit::RunTime | Limit::MaxWall => (" s", MILLISECOND),
+                Limit::Cost => (" USD", MICRODOLLAR),
+                Limit::Steps | Limit::ToolCalls | Limit::Tokens => ("", WHOLE),
             };
-            let (used, max) = (round(standing.used), round(standing.max));
-            format!("{used}{unit} of {max}{unit} used; the next act would exceed it")
+            let (used, max) = (round(standing.used, part), round(standing.max, part));
+            format!("{used}{unit} of {max}{unit} used; {why}")
         });
         self.end(Outcome::Ended(Cause::new(CauseKind::Limit(limit), detail)), now);
     }
@@ -691,6 +709,13 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn round(value: f64) -> f64 {
-    (value * 1_000.0).round() / 1_000.0
+const WHOLE: f64 = 1.0;
+/// Of a second.
+const MILLISECOND: f64 = 1e3;
+/// Of a dollar: a short call costs no more.
+const MICRODOLLAR: f64 = 1e6;
+
+/// As many decimals as a person wants to read.
+fn round(value: f64, parts: f64) -> f64 {
+    (value * parts).round() / parts
 }

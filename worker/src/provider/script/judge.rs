@@ -28,7 +28,7 @@ pub fn judge(wire: Wire, script: &Script, headers: &[(String, String)], body: &[
     // A name which the script itself calls, though nobody offers it, comes back in the history and is no fault of it.
     let scripted = |tool: &str| {
         let calls = script.rules.iter().filter_map(|rule| rule.reply.as_ref()).flat_map(|reply| &reply.calls);
-        calls.into_iter().any(|call| call.tool.may_be(tool))
+        calls.into_iter().any(|call| call.tool.may_return_as(tool))
     };
     match wire {
         Wire::Openai => judge_openai::judge(&body, &scripted)?,
@@ -128,6 +128,7 @@ mod tests {
                 Err((401, "invalid x-api-key")),
             ),
             (Wire::Anthropic, "", &[JSON], anthropic, Err((400, "anthropic-version: header is required"))),
+            (Wire::Anthropic, "", &[JSON, ("anthropic-version", "2026-10-21")], anthropic, Ok(())),
             (Wire::Anthropic, "", &[JSON, ("anthropic-version", "1")], anthropic, Err((400, "is not a valid version"))),
             (Wire::Openai, "", &[], openai, Err((400, "content-type"))),
             (Wire::Openai, "", &[JSON], "{", Err((400, "could not parse"))),

@@ -25,7 +25,7 @@ type Judged = Result<(), Refusal>;
 pub fn version(header: Option<&str>) -> Judged {
     match header {
         None => wrong("anthropic-version: header is required"),
-        Some("2023-06-01" | "2023-01-01") => Ok(()),
+        Some("2026-10-21" | "2023-06-01" | "2023-01-01") => Ok(()),
         Some(other) => wrong(format!("anthropic-version: \"{other}\" is not a valid version")),
     }
 }

@@ -219,7 +219,8 @@ fn messages(body: &Value, known: &dyn Fn(&str) -> bool) -> Judged {
 fn content(at: usize, role: &str, message: &Value) -> Judged {
     let allowed: &[&str] = match role {
         "system" | "developer" | "user" => &["role", "content", "name"],
-        // The last two are what compatible servers send and take back.
+        // The two before the last are what compatible servers send and take back; `parsed` is what OpenAI's own library
+        // adds to a streamed message that is then sent back.
         "assistant" => &[
             "role",
             "content",
@@ -230,6 +231,7 @@ fn content(at: usize, role: &str, message: &Value) -> Judged {
             "annotations",
             "reasoning_content",
             "reasoning",
+            "parsed",
         ],
         "tool" => &["role", "content", "tool_call_id", "name"],
         _ => {
@@ -448,6 +450,7 @@ mod tests {
             ("/messages/1/content", json!([{"type": "text", "text": "hi"}]), ""),
             ("/messages/1/content", json!([{"type": "txt"}]), "Supported values are"),
             ("/messages/1", json!({"role": "user", "content": "x", "cache_control": {}}), "Unknown parameter"),
+            ("/messages/1", json!({"role": "assistant", "content": "x", "parsed": null}), ""),
         ] {
             check(place, value, expected);
         }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::pause;
+use crate::provider::wire::clean;
 
 /// What a hole may name. `names()` of a request answers them; the list here is what loading checks against.
 const NAMES: [&str; 10] = ["prompt", "model", "system", "step", "wire", "item", "now", "last", "last_user", "tools"];
@@ -81,9 +82,10 @@ impl Template {
         Ok(out)
     }
 
-    /// Whether it could render to this text; one with holes may say anything.
-    pub fn may_be(&self, text: &str) -> bool {
-        self.source == text || self.parts.iter().any(|part| matches!(part, Part::Hole { .. }))
+    /// Whether a call of this name may come back under that one: a client has to mend what no wire takes as a name, and
+    /// one with holes may say anything.
+    pub fn may_return_as(&self, name: &str) -> bool {
+        clean::name(&self.source) == name || self.parts.iter().any(|part| matches!(part, Part::Hole { .. }))
     }
 
     /// As an argument: text, unless the whole template is one hole that ends in `number` or `json`.

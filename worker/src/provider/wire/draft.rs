@@ -27,10 +27,27 @@ pub struct Reply {
     pub calls: Vec<Call>,
     pub opaque: Vec<Opaque>,
     pub stop: Stop,
-    /// As reported; `None` where the provider said nothing.
-    pub usage: Option<Usage>,
+    pub usage: Reported,
     /// How much arrived: text, arguments and thinking.
     pub bytes: u64,
+}
+
+/// Tokens as the provider counted them; `None` where it said nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reported {
+    /// All of the input, and how much of it was cached.
+    pub input: Option<(u64, u64)>,
+    pub output: Option<u64>,
+}
+
+impl Reported {
+    /// What is missing is estimated: a limit must not be escaped by a server that keeps silent about one half.
+    #[must_use]
+    pub fn or_estimated(self, input: u64, output: u64) -> Usage {
+        let estimated = self.input.is_none() || (self.output.is_none() && output > 0);
+        let (input, cached) = self.input.unwrap_or((input, 0));
+        Usage { input, cached, output: self.output.unwrap_or(output), estimated }
+    }
 }
 
 /// Why there is no reply although the provider answered 200.
@@ -43,8 +60,8 @@ pub enum Trouble {
     /// An error told inside the stream; the value is what stood under `error`.
     #[error("the provider reported an error inside its answer")]
     Told(Value),
-    #[error("the reply is larger than {REPLY_BYTES_MAX} bytes")]
-    TooLarge,
+    #[error("the reply is larger than {0} bytes")]
+    TooLarge(usize),
     #[error("the reply holds more than {REPLY_CALLS_MAX} calls")]
     TooManyCalls,
     #[error("the arguments of `{tool}` nest {depth} levels deep; {ARGS_DEPTH_MAX} are allowed")]
@@ -103,11 +120,13 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// Zeros everywhere are no report.
-    fn usage(&self) -> Option<Usage> {
+    /// A count of nothing is no report: each call has an input, and what came shows whether there was an output.
+    fn usage(&self) -> Reported {
         let input = self.fresh.saturating_add(self.cache_read).saturating_add(self.cache_written);
-        let any = input > 0 || self.output > 0;
-        any.then_some(Usage { input, cached: self.cache_read, output: self.output, estimated: false })
+        Reported {
+            input: (input > 0).then_some((input, self.cache_read)),
+            output: (self.output > 0).then_some(self.output),
+        }
     }
 }
 
@@ -115,7 +134,7 @@ impl Draft {
     /// Counts bytes that are kept.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Trouble> {
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > REPLY_BYTES_MAX { Err(Trouble::TooLarge) } else { Ok(()) }
+        if self.bytes > REPLY_BYTES_MAX { Err(Trouble::TooLarge(REPLY_BYTES_MAX)) } else { Ok(()) }
     }
 
     /// Appends text and returns it as it may be shown.

@@ -5,10 +5,13 @@
 
 #![deny(clippy::disallowed_methods)]
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// What every wire accepts (`^[a-zA-Z0-9_-]{1,64}$`).
 pub const ID_CHARS_MAX: usize = 64;
+/// 64 bits in hexadecimal.
+const DIGEST_CHARS: usize = 16;
 
 /// Hands out ids that are unique in the conversation.
 pub struct Ids<'a> {
@@ -42,6 +45,21 @@ impl<'a> Ids<'a> {
     }
 }
 
+/// The id in at most `chars_max` characters, for a wire that takes no more: the same one for the same id, so that a call
+/// and its result still meet, and another one for another, since a digest of all of it stands at the end.
+pub fn shortened(id: &str, chars_max: usize) -> Cow<'_, str> {
+    // Ids are ASCII; one that is not would be refused however short.
+    match id.get(..chars_max.saturating_sub(DIGEST_CHARS)) {
+        Some(kept) if id.len() > chars_max => Cow::Owned(format!("{kept}{:016x}", fnv1a(id))),
+        _ => Cow::Borrowed(id),
+    }
+}
+
+/// Fixed by its definition (RFC 9923), where the standard library's hashes may change with the compiler.
+fn fnv1a(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 fn sanitize(raw: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     raw.chars().take(ID_CHARS_MAX).map(|c| if fits(c) { c } else { '_' }).collect()
@@ -50,6 +68,20 @@ fn sanitize(raw: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shortened_id_is_one_and_the_same_and_no_other() {
+        let long = |last: &str| format!("toolu_{}{last}", "x".repeat(40));
+        for (id, expected) in [
+            ("call_1", "call_1"),
+            (&"x".repeat(40), &"x".repeat(40)),
+            ("", ""),
+            (&long("a"), "toolu_xxxxxxxxxxxxxxxxxx018d031e098e2c1e"),
+            (&long("b"), "toolu_xxxxxxxxxxxxxxxxxx018d021e098e2a6b"),
+        ] {
+            assert_eq!(shortened(id, 40), expected, "{id}");
+        }
+    }
 
     #[test]
     fn every_call_gets_its_own_id() {

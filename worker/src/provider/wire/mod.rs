@@ -13,14 +13,14 @@ pub mod openai;
 #[cfg(test)]
 mod tests;
 
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use ukai_protocol::lease::Wire;
 use ukai_protocol::message::Message;
 use ukai_protocol::secret::Secret;
 
-pub use draft::{Reply, Trouble};
+pub use draft::{Reply, Reported, Trouble};
 pub use ids::Ids;
 
 /// A tool as it is offered to the model.
@@ -86,6 +86,7 @@ pub fn headers(wire: Wire, key: Option<&Secret>) -> Result<HeaderMap, BadKey> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     if wire == Wire::Anthropic {
         headers.insert(HeaderName::from_static("anthropic-version"), HeaderValue::from_static(anthropic::VERSION));
     }

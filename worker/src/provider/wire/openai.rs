@@ -14,13 +14,16 @@ use serde_json::{Map, Value};
 use ukai_protocol::message::{Call, Message, Stop};
 
 use super::draft::{Draft, Reply, Slot, Trouble};
-use super::{Definition, Delta, Ids, Request, clean, count_at, error_in, str_at};
+use super::{Definition, Delta, Ids, Request, clean, count_at, error_in, ids, str_at};
 
 /// What some servers want back with the reply that it came in (DeepSeek and Moonshot while tools are called, OpenRouter
 /// with signatures inside).
 const KEPT_WITH_REPLY: [&str; 2] = ["reasoning_content", "reasoning_details"];
 /// Beside a call: where Gemini's OpenAI endpoint keeps its thought signature.
 const KEPT_WITH_CALL: &str = "extra_content";
+
+/// OpenAI refuses a longer `tool_calls[].id`; the ids of other wires, which a conversation may bring along, are longer.
+const ID_CHARS_MAX: usize = 40;
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -71,14 +74,14 @@ enum Entry<'a> {
         kept: BTreeMap<&'static str, &'a Value>,
     },
     Tool {
-        tool_call_id: &'a str,
+        tool_call_id: Cow<'a, str>,
         content: Cow<'a, str>,
     },
 }
 
 #[derive(Serialize)]
 struct Asked<'a> {
-    id: &'a str,
+    id: Cow<'a, str>,
     r#type: &'static str,
     function: AskedFunction<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,7 +133,9 @@ fn tool(tool: &Definition) -> Tool<'_> {
 fn entry<'a>(message: &'a Message, provider: &str) -> serde_json::Result<Option<Entry<'a>>> {
     Ok(Some(match message {
         Message::User { text } => Entry::User { content: clean::text(text) },
-        Message::Result { call, text, .. } => Entry::Tool { tool_call_id: call, content: clean::text(text) },
+        Message::Result { call, text, .. } => {
+            Entry::Tool { tool_call_id: ids::shortened(call, ID_CHARS_MAX), content: clean::text(text) }
+        }
         Message::Assistant { text, calls, .. } if text.is_empty() && calls.is_empty() => return Ok(None),
         Message::Assistant { text, calls, opaque } => {
             let own = || opaque.iter().filter(|opaque| opaque.provider == provider).map(|opaque| &opaque.data.0);
@@ -151,7 +156,7 @@ fn entry<'a>(message: &'a Message, provider: &str) -> serde_json::Result<Option<
 fn asked<'a>(call: &'a Call, extra_content: Option<&'a Value>) -> serde_json::Result<Asked<'a>> {
     let arguments = serde_json::to_string(&clean::object(call.args.object().0))?;
     let function = AskedFunction { name: clean::name(&call.tool), arguments };
-    Ok(Asked { id: &call.id, r#type: "function", function, extra_content })
+    Ok(Asked { id: ids::shortened(&call.id, ID_CHARS_MAX), r#type: "function", function, extra_content })
 }
 
 /// A reply as its chunks arrive.

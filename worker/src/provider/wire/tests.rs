@@ -54,8 +54,9 @@ fn summary(reply: &Reply) -> Vec<String> {
     for opaque in &reply.opaque {
         lines.push(format!("{} {}", opaque.provider, opaque.data.to_text()));
     }
-    if let Some(usage) = reply.usage {
-        lines.push(format!("{} in, {} of it cached, {} out", usage.input, usage.cached, usage.output));
+    if reply.usage != Reported::default() {
+        let (input, cached) = reply.usage.input.unwrap_or_default();
+        lines.push(format!("{input} in, {cached} of it cached, {} out", reply.usage.output.unwrap_or_default()));
     }
     lines
 }
@@ -339,7 +340,10 @@ fn bounds_hold() {
         }
     }
     let large = vec![json!({"content": "x".repeat(REPLY_BYTES_MAX / 8)}); 9];
-    assert!(matches!(assemble(Wire::Openai, &chunks(&large, Some("stop")), &[]), Err(Trouble::TooLarge)));
+    assert!(matches!(
+        assemble(Wire::Openai, &chunks(&large, Some("stop")), &[]),
+        Err(Trouble::TooLarge(REPLY_BYTES_MAX))
+    ));
     let many: Vec<Value> = (0..=REPLY_CALLS_MAX)
         .map(|n| json!({"tool_calls": [{"index": n, "function": {"name": "Read", "arguments": "{}"}}]}))
         .collect();
@@ -469,6 +473,24 @@ fn the_conversation_on_the_openai_wire() {
     assert_eq!((own.get("max_completion_tokens"), own.get("max_tokens")), (Some(&json!(9)), None));
     let open = written(Wire::Openai, &messages, 0, "https://api.openai.com/v1/chat/completions");
     assert_eq!((open.get("max_completion_tokens"), open.get("max_tokens")), (None, None));
+}
+
+#[test]
+fn ids_of_another_wire_are_shortened_and_still_meet_their_results() {
+    let long = |last: char| format!("toolu_{}{last}", "x".repeat(50));
+    let call = |id: String| Call { id, tool: "Read".into(), args: Args::Whole(Json::default()) };
+    let result = |call: String| Message::Result { call, tool: "Read".into(), ok: true, text: "t".into() };
+    let messages = [
+        Message::User { text: "go".into() },
+        Message::Assistant { text: String::new(), calls: vec![call(long('a')), call(long('b'))], opaque: Vec::new() },
+        result(long('a')),
+        result(long('b')),
+    ];
+    let written = written(Wire::Openai, &messages, 9, "http://127.0.0.1:1/v1/chat/completions");
+    let at = |pointer: &str| written.pointer(pointer).and_then(Value::as_str).expect("an id");
+    let (first, second) = (at("/messages/2/tool_calls/0/id"), at("/messages/2/tool_calls/1/id"));
+    assert!(first.len() <= 40 && second.len() <= 40 && first != second, "{first} {second}");
+    assert_eq!((at("/messages/3/tool_call_id"), at("/messages/4/tool_call_id")), (first, second));
 }
 
 #[test]
