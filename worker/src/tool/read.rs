@@ -50,7 +50,8 @@ pub fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
     page(file, size, named, offset, limit, context)
 }
 
-fn page(
+/// `size` is how much there was when the file was opened.
+pub(super) fn page(
     mut file: std::fs::File,
     size: u64,
     named: &str,

@@ -163,3 +163,13 @@ fn a_pattern_of_any_size_is_searched_with_or_refused_and_never_breaks_the_tool()
         }
     }
 }
+
+#[test]
+fn a_file_that_grows_is_read_as_it_was_when_it_was_opened() {
+    let world = World::new();
+    world.write("log", "one\ntwo\nthree\n".repeat(10_000));
+    let open = || std::fs::File::open(world.work.join("log")).expect("a file");
+    let page = |size, offset| crate::tool::read::page(open(), size, "log", offset, 9, &world.context);
+    assert_eq!(page(90_000, 19_284), Ok(" 19284\tthree\n 19285\tone\n 19286\ttwo\n".to_owned()));
+    assert!(page(90_000, 19_287).is_err());
+}
