@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use ukai_tests::home::Home;
+use ukai_tests::home::{Home, lab};
+use ukai_tests::script::Script;
 use ukai_tests::wait;
 
 use crate::scripts;
@@ -68,7 +69,14 @@ fn undisturbed(home: &Home) -> (String, Vec<String>, usize) {
 
 #[test]
 fn a_worker_killed_at_each_event_boundary_is_carried_to_the_same_end() {
-    let (home, script) = Home::with_script(&scripts::slow_steps(STEPS, "5ms"));
+    walk("openai");
+    walk("anthropic");
+}
+
+fn walk(wire: &str) {
+    let home = Home::new();
+    let script = Script::serve(home.path(), &scripts::slow_steps(STEPS, "5ms"));
+    home.configure(&lab(&script, wire));
     home.file("notes.txt", &scripts::notes());
     let _server = home.serve();
     let (_, expected, events) = undisturbed(&home);
@@ -90,6 +98,23 @@ fn a_worker_killed_at_each_event_boundary_is_carried_to_the_same_end() {
         kills += home.count(id, "Interrupted");
     }
     assert!(kills >= walks.len() / 2, "only {kills} of {} kills met a living worker", walks.len());
+    let refused: Vec<_> = script.arrivals().into_iter().filter(|arrival| arrival["status"] != 200).collect();
+    assert!(refused.is_empty(), "a history was invalid: {refused:?}");
+}
+
+#[test]
+fn a_supervisor_killed_at_each_event_boundary_is_missed_by_nobody() {
+    let (home, script) = Home::with_script(&scripts::slow_steps(STEPS, "20ms"));
+    home.file("notes.txt", &scripts::notes());
+    let mut server = home.serve();
+    let (_, expected, events) = undisturbed(&home);
+    for boundary in 1..events {
+        let id = submit(&home);
+        wait::until("the boundary", || (home.events(&id).len() >= boundary).then_some(()));
+        server.kill();
+        server = home.serve();
+        check(&home, &id, &expected);
+    }
     let refused: Vec<_> = script.arrivals().into_iter().filter(|arrival| arrival["status"] != 200).collect();
     assert!(refused.is_empty(), "a history was invalid: {refused:?}");
 }

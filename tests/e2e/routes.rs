@@ -173,13 +173,19 @@ fn a_wait_above_a_minute_is_not_sat_out() {
     assert_eq!(script.arrivals().len(), 1);
     assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
 
+    // What was named outlives a server, so each case has a home of its own.
+    let (home, script) = Home::with_script(away);
     let second = Script::serve(home.path(), "[[rule]]\nreply.text = \"Done.\"\n");
     home.configure(&(lab(&script, "openai") + &provider("second", &second, "anthropic")));
     let (code, result) = home.ukai_json(&["run", "look", "--output", "json"]);
     assert_eq!((code, &result["text"]), (0, &json!("Done.")), "{result}");
+    assert_eq!((script.arrivals().len(), second.arrivals().len()), (1, 1));
+
+    let (home, script) = Home::with_script(away);
+    home.configure(&(lab(&script, "openai") + &provider("second", &second, "anthropic")));
     let (code, result) = home.ukai_json(&["run", "look", "--provider", "lab", "--output", "json"]);
     assert_eq!((code, &result["cause"]["kind"]), (4, &json!("all_open")), "pinned, it goes nowhere else: {result}");
-    assert_eq!((script.arrivals().len(), second.arrivals().len()), (3, 1));
+    assert_eq!((script.arrivals().len(), second.arrivals().len()), (1, 1));
 }
 
 #[test]
