@@ -177,9 +177,12 @@ impl State {
     fn judge(&mut self, call: Call, myself: &ActorRef<Message>) {
         self.cancel.next_batch();
         let (deps, myself) = (self.deps.clone(), myself.clone());
-        tokio::task::spawn_blocking(move || {
-            let Args::Whole(input) = call.args else { return };
-            let ruling = rule(&deps, &call.tool, input);
+        let Args::Whole(input) = call.args else { return };
+        tokio::spawn(async move {
+            let judged = tokio::task::spawn_blocking(move || rule(&deps, &call.tool, input)).await;
+            let ruling = judged.unwrap_or_else(|panic| Ruling::Invalid {
+                why: format!("not run: the call could not be judged ({panic}); ask for it in another way"),
+            });
             // The only failure is that the loop is gone.
             let _ = myself.cast(Message::Ruled { call: call.id, ruling });
         });
