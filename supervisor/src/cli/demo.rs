@@ -76,6 +76,12 @@ fn state_dir() -> Result<PathBuf, Failure> {
 /// Submits the jobs, kills one, and watches until all have ended.
 async fn play(context: &Context, folder: &Path) -> Result<Vec<(JobRow, JobResult)>, Failure> {
     let gone = "the one started here has gone; see its words above";
+    print::note(&format!(
+        "{} jobs, each a process of its own, survey {}; the worker of `{}` will be killed on the way",
+        cast::WORDS.len(),
+        folder.display(),
+        cast::WORDS[VICTIM]
+    ));
     let ids = submit::send(Client::connect_or_say(context, gone).await?, cast::jobs(folder)).await?;
     let mut link = Client::connect_or_say(context, gone).await?;
     let jobs = Selection::These(ids.iter().map(ToString::to_string).collect());
