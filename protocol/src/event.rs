@@ -52,6 +52,11 @@ pub enum Event {
         class: AnswerClass,
         detail: String,
         wait_ms: Option<u64>,
+        /// What a reply that broke off is estimated to have cost; `None` where none had begun.
+        #[serde(default)]
+        usage: Option<Usage>,
+        #[serde(default)]
+        cost_usd: f64,
     },
     /// The job waits, and until when as far as that is known (milliseconds from now).
     Waiting {

@@ -11,7 +11,7 @@ use crate::control::DeniedCall;
 use crate::event::{Event, ProcessMark, ToolStatus, WaitingFor, Why};
 use crate::job::{CauseKind, JobStatus, Limit, Outcome, Reason, Used};
 use crate::json::Json;
-use crate::message::{Args, Call, Message, Opaque, Stop};
+use crate::message::{Args, Call, Message, Opaque, Stop, Usage};
 use crate::policy::{Judgement, Verdict};
 
 /// Denied calls that a result names; more are only counted.
@@ -122,14 +122,14 @@ impl Progress {
                 self.status = JobStatus::Running;
                 self.provider = Some(provider.clone());
             }
+            Event::AttemptFailed { usage, cost_usd, .. } => {
+                self.spend(&usage.unwrap_or_default(), *cost_usd);
+            }
             Event::Waiting { why: WaitingFor::Lease | WaitingFor::Provider, .. } => self.status = JobStatus::Waiting,
             Event::Replied { text, usage, cost_usd, run_time_ms, wall_ms, .. } => {
                 self.status = JobStatus::Running;
                 self.used.steps += 1;
-                // As reported: a provider may say anything.
-                self.used.input_tokens = self.used.input_tokens.saturating_add(usage.input);
-                self.used.output_tokens = self.used.output_tokens.saturating_add(usage.output);
-                self.used.cost_usd += cost_usd;
+                self.spend(usage, *cost_usd);
                 self.clocks(*run_time_ms, *wall_ms);
                 self.text.clone_from(text);
             }
@@ -164,13 +164,16 @@ impl Progress {
                     Outcome::Ended(cause) => self.attention = Some(format!("{}: {}", cause.kind, cause.detail)),
                 }
             }
-            Event::Injected { .. }
-            | Event::AttemptFailed { .. }
-            | Event::Judged { .. }
-            | Event::LimitWarned { .. }
-            | Event::Recovered { .. } => {}
+            Event::Injected { .. } | Event::Judged { .. } | Event::LimitWarned { .. } | Event::Recovered { .. } => {}
         }
         Ok(())
+    }
+
+    /// As reported: a provider may say anything.
+    fn spend(&mut self, usage: &Usage, cost_usd: f64) {
+        self.used.input_tokens = self.used.input_tokens.saturating_add(usage.input);
+        self.used.output_tokens = self.used.output_tokens.saturating_add(usage.output);
+        self.used.cost_usd += cost_usd;
     }
 
     /// The worker counts from what its attempt began with; a clock never runs back.

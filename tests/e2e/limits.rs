@@ -80,3 +80,13 @@ fn a_cost_that_nothing_counts_is_said_wherever_it_was_set() {
     let priced = format!("{config}price_in = 1\nprice_out = 1\n");
     assert_eq!((said(&priced, &flag), said(&config, &["run", "look"])), (0, 0));
 }
+
+#[test]
+fn replies_that_break_off_are_paid_for() {
+    let breaks = "[[rule]]\nreply.text = \"a long text that is never ended by anybody\"\nfault = { cut = true, after_chars = 20 }\n";
+    check(breaks, "tokens=2000", "limit(tokens)", |result| {
+        assert_eq!(result["steps"], 0);
+        assert!(result["tokens"]["input"].as_u64().is_some_and(|input| input > 500), "{result}");
+        assert!(result["cost_usd"].as_f64().is_some_and(|cost| cost > 0.0), "{result}");
+    });
+}

@@ -140,6 +140,8 @@ pub fn every_event() -> Vec<Event> {
             class: AnswerClass::RateLimited,
             detail: "429".to_owned(),
             wait_ms: Some(17_000),
+            usage: None,
+            cost_usd: 0.0,
         },
         Event::Waiting { why: WaitingFor::Provider, wait_ms: None },
         replied(1, &["c-1"]),

@@ -60,6 +60,8 @@ pub(super) struct Body {
     last_byte: Option<Instant>,
     /// Until what follows the reply has come. A moment, not a silence: pings would put that off for ever.
     goodbye: Option<Instant>,
+    /// Bytes of the reply in the stream's events, as far as they were text; at least one for a piece of anything else.
+    came: u64,
 }
 
 enum Silence {
@@ -79,7 +81,20 @@ impl From<Silence> for Failure {
 impl Body {
     /// `content_deadline`: when the first content is due, `first_content` after the request began.
     pub(super) fn new(answer: Answer, content_deadline: Instant, first_content: Duration, idle: Duration) -> Self {
-        Body { answer, idle, first_content, content_deadline: Some(content_deadline), last_byte: None, goodbye: None }
+        Body {
+            answer,
+            idle,
+            first_content,
+            content_deadline: Some(content_deadline),
+            last_byte: None,
+            goodbye: None,
+            came: 0,
+        }
+    }
+
+    /// How much of a streamed reply came, in bytes; 0 where none had begun.
+    pub(super) fn came(&self) -> u64 {
+        self.came
     }
 
     /// Reads the reply into `assembler`, whichever shape it comes in.
@@ -199,6 +214,7 @@ where
             let Some(event) = event else { break };
             let delta = assembler.event(&event.name, &event.data).map_err(|trouble| Failure::trouble(&trouble))?;
             if delta.content {
+                body.came += (delta.text.len() as u64).max(1);
                 body.content_deadline = None;
             }
             show(&delta, on_progress);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::{HeaderMap, header};
 use ukai_protocol::job::CauseKind;
 use ukai_protocol::lease::{AnswerClass, LimitsSeen, Wait};
+use ukai_protocol::message::Usage;
 
 use super::retry_after;
 use super::told::Told;
@@ -27,6 +28,8 @@ pub struct Failure {
     pub class: AnswerClass,
     pub wait: Option<Wait>,
     pub limits_seen: LimitsSeen,
+    /// What a reply that broke off is estimated to have taken: a provider charges for that too.
+    pub spent: Option<Usage>,
     /// The job ends with this, whatever the router would do; the class is then about the provider alone.
     pub fatal: Option<CauseKind>,
     /// For a person: bounded, without control characters, without the key.
@@ -49,6 +52,7 @@ impl Failure {
             class,
             wait: None,
             limits_seen: LimitsSeen::default(),
+            spent: None,
             fatal: None,
             detail: shown(detail),
             signature: signature.chars().take(SIGNATURE_CHARS_MAX).collect(),

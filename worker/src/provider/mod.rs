@@ -100,11 +100,14 @@ where
         return Err(told(classify::refused(answer.status, &answer_headers, &body)));
     }
     let mut body = Body::new(answer, deadline, first_content, Duration::from_millis(grant.timeouts.idle_ms));
-    let assembler = body.read(Assembler::new(grant.wire), &mut on_progress).await.map_err(told)?;
+    let assembler = match body.read(Assembler::new(grant.wire), &mut on_progress).await {
+        Ok(assembler) => assembler,
+        Err(failure) => return Err(Failure { spent: spent(sent, body.came()), ..told(failure) }),
+    };
     let mut fresh = || uuid::Uuid::new_v4().to_string();
     let reply = assembler
         .finish(&grant.provider, &mut Ids::new(used, &mut fresh))
-        .map_err(|trouble| told(Failure::trouble(&trouble)))?;
+        .map_err(|trouble| Failure { spent: spent(sent, body.came()), ..told(Failure::trouble(&trouble)) })?;
     let usage = reply.usage.or_estimated(sent.div_ceil(BYTES_PER_TOKEN), reply.bytes.div_ceil(BYTES_PER_TOKEN));
     Ok(Answered {
         reply,
@@ -112,4 +115,15 @@ where
         limits_seen: retry_after::limits_seen(&answer_headers),
         wait: retry_after::wait(&answer_headers, received_at),
     })
+}
+
+/// For a reply that had begun and did not end: its usage would have come last.
+fn spent(sent: u64, came: u64) -> Option<Usage> {
+    let usage = Usage {
+        input: sent.div_ceil(BYTES_PER_TOKEN),
+        cached: 0,
+        output: came.div_ceil(BYTES_PER_TOKEN),
+        estimated: true,
+    };
+    (came > 0).then_some(usage)
 }

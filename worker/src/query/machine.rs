@@ -540,6 +540,7 @@ impl Machine {
     fn failed(&mut self, attempt: u32, grant: &Grant, failure: Failure, now: Instant) {
         self.report_of(Report {
             wait: failure.wait,
+            usage: failure.spent,
             limits_seen: failure.limits_seen,
             signature: failure.signature,
             ..report(grant, failure.class)
@@ -557,6 +558,11 @@ impl Machine {
             wait_ms: match failure.wait {
                 Some(ukai_protocol::lease::Wait::For(ms)) => Some(ms),
                 Some(ukai_protocol::lease::Wait::UntilReset) | None => None,
+            },
+            usage: failure.spent,
+            cost_usd: match (grant.prices, failure.spent) {
+                (Some(prices), Some(spent)) => prices.cost(&spent),
+                _ => 0.0,
             },
         });
         match fatal {
