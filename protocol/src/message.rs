@@ -8,6 +8,7 @@ use crate::json::Json;
 
 /// One entry of the conversation. The system prompt is no entry: it stands apart and never changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Message {
     User {
         text: String,
@@ -36,6 +37,7 @@ pub struct Call {
 
 /// Arguments as they arrived. What was cut or is no object is kept as it came, and never run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Args {
     Whole(Json),
     /// `text` is what arrived, `why` tells the model what was wrong with it.
@@ -75,6 +77,7 @@ pub struct Usage {
 
 /// Why the model stopped, as far as the stream can be believed. It decides nothing but recovery (spec §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Stop {
     End,
     Calls,

@@ -39,6 +39,29 @@ impl Rule {
     }
 }
 
+/// Why a text is no rule, whatever it may mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotARule {
+    #[error("a rule is `Tool` or `Tool(spec)`, and `Tool` is letters, digits and `_`")]
+    Name,
+    #[error("a `(` without a `)` at the end")]
+    Bracket,
+}
+
+/// `Tool` or `Tool(spec)`, taken apart, so that both ends refuse the same texts. What the spec means, the worker knows.
+pub fn split_rule(text: &str) -> Result<(&str, Option<&str>), NotARule> {
+    let text = text.trim();
+    let (name, spec) = match text.split_once('(') {
+        None => (text, None),
+        Some((name, rest)) => (name, Some(rest.strip_suffix(')').ok_or(NotARule::Bracket)?)),
+    };
+    let letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '*');
+    match name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(letter) {
+        true => Ok((name, spec)),
+        false => Err(NotARule::Name),
+    }
+}
+
 /// One verdict answers one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -88,5 +111,28 @@ impl Judgement {
     #[must_use]
     pub fn deny(source: Source, why: impl Into<String>) -> Self {
         Judgement { verdict: Verdict::Deny, source, why: why.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_is_a_name_and_perhaps_a_spec() {
+        for (text, split) in [
+            ("Read", Ok(("Read", None))),
+            (" Bash(git log:*) ", Ok(("Bash", Some("git log:*")))),
+            ("Bash(echo (a))", Ok(("Bash", Some("echo (a)")))),
+            ("mcp__files__*", Ok(("mcp__files__*", None))),
+            ("Bash(", Err(NotARule::Bracket)),
+            ("Nonsense(((", Err(NotARule::Bracket)),
+            ("Read(a) b", Err(NotARule::Bracket)),
+            ("", Err(NotARule::Name)),
+            ("(x)", Err(NotARule::Name)),
+            ("Re ad", Err(NotARule::Name)),
+        ] {
+            assert_eq!(split_rule(text), split, "{text}");
+        }
     }
 }

@@ -33,8 +33,18 @@ pub enum Stdin {
 const STDIN_BYTES_MAX: usize = 4096;
 
 /// Variables that a helper process of ours needs; no other is passed on, and so no key is.
-const PASSED_ON: [&str; 9] =
-    ["PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "XDG_RUNTIME_DIR", "RUST_BACKTRACE", "UKAI_LOG", "SSL_CERT_FILE"];
+const PASSED_ON: [&str; 10] = [
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "XDG_RUNTIME_DIR",
+    "XDG_CONFIG_HOME",
+    "RUST_BACKTRACE",
+    "UKAI_LOG",
+    "SSL_CERT_FILE",
+];
 
 /// The environment for a process of ours.
 #[must_use]
@@ -86,6 +96,14 @@ pub fn mark(pid: u32) -> Option<ProcessMark> {
 pub fn is_alive(mark: &ProcessMark) -> bool {
     boot_id().as_deref() == Some(&*mark.boot_id)
         && stat(mark.pid).is_some_and(|stat| stat.start_time == mark.start_time && stat.state != 'Z')
+}
+
+/// Whether a process runs a program of the same name as this one. What it is by its file, another user's process and one
+/// that is not dumpable do not tell.
+#[must_use]
+pub fn is_same_program(pid: u32) -> bool {
+    let name = |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+    name("self").is_some_and(|own| name(&pid.to_string()) == Some(own))
 }
 
 /// The fields of `/proc/PID/stat` that we need.

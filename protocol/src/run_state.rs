@@ -12,7 +12,7 @@ use crate::event::{Event, ProcessMark, ToolStatus, WaitingFor, Why};
 use crate::job::{CauseKind, JobStatus, Limit, Outcome, Reason, Used};
 use crate::json::Json;
 use crate::message::{Args, Call, Message, Opaque, Stop, Usage};
-use crate::policy::{Judgement, Verdict};
+use crate::policy::{Judgement, Source, Verdict};
 
 /// Denied calls that a result names; more are only counted.
 pub const DENIED_KEPT_MAX: usize = 100;
@@ -217,6 +217,7 @@ pub struct OpenCall {
 
 /// How far one call has come. Each stage holds only what is true in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Stage {
     Asked,
     Judged { input: Json, judgement: Judgement },
@@ -237,6 +238,17 @@ pub struct Denials {
 pub struct Hands {
     pub asked: bool,
     pub carried_out: bool,
+    /// A call was denied since the policy does not load: whatever the job says, it did not do what it could.
+    #[serde(default)]
+    pub policy_broken: bool,
+}
+
+impl Hands {
+    /// Whether a job that completed needs a person all the same.
+    #[must_use]
+    pub fn need_attention(&self) -> bool {
+        self.policy_broken || (self.asked && !self.carried_out)
+    }
 }
 
 impl RunState {
@@ -251,6 +263,7 @@ impl RunState {
             Event::Replied { text, calls, opaque, stop, .. } => self.replied(text, calls, opaque, *stop),
             Event::Judged { call, tool, input, read_only, judgement } => {
                 self.hands.asked |= !read_only;
+                self.hands.policy_broken |= judgement.source == Source::PolicyError;
                 if judgement.verdict == Verdict::Deny {
                     self.denials.count(tool, input);
                 }

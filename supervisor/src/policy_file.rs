@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
-use ukai_protocol::policy::{Policy, Rule};
+use ukai_protocol::policy::{Policy, Rule, split_rule};
 
 use crate::config::duration::Millis;
 use crate::config::fault::{Fault, Format, Source};
@@ -180,7 +180,10 @@ impl<'de> Deserialize<'de> for RuleEntry {
 }
 
 fn checked<E: Error>(entry: RuleEntry) -> Result<RuleEntry, E> {
-    if entry.rule.trim().is_empty() { Err(E::custom("a rule is empty")) } else { Ok(entry) }
+    match split_rule(&entry.rule) {
+        Ok(_) => Ok(entry),
+        Err(why) => Err(E::custom(format!("`{}` is no rule: {why}", entry.rule))),
+    }
 }
 
 impl<'de> Deserialize<'de> for Sandbox {

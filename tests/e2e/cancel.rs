@@ -132,3 +132,18 @@ fn who_is_not_there_is_named() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("j-nobodyyy"));
 }
+
+#[test]
+fn the_emergency_stop_waits_for_no_server_that_is_stuck() {
+    let (home, script) = Home::with_script(HANGS);
+    let mut server = home.serve();
+    let id = submit(&home, "hang");
+    wait::until("the request", || (!script.arrivals().is_empty()).then_some(()));
+    let pid = nix::unistd::Pid::from_raw(server.child.id().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).expect("it lives");
+    let output = home.ukai(&["cancel", "--all"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_cancelled(&home, &id);
+    assert_eq!(home.processes(), Vec::<u32>::new());
+    assert!(server.child.wait().is_ok_and(|status| !status.success()));
+}

@@ -1,7 +1,10 @@
 //! `ukai run`: one job from prompt to result, over both wires.
 
+use std::process::Stdio;
+
 use ukai_tests::home::{Home, lab};
 use ukai_tests::script::Script;
+use ukai_tests::wait;
 
 use crate::scripts;
 
@@ -95,4 +98,132 @@ text = "I could not."
     assert_eq!((code, &result["status"], &result["attention"]), (7, &"completed".into(), &true.into()), "{result}");
     assert_eq!(result["denied"].as_array().map(Vec::len), Some(2), "{result}");
     assert_eq!(result["tool_calls"], 0);
+}
+
+const REFUSES_THE_KEY: &str = "[[rule]]\nfault = { status = 401 }\n";
+
+#[test]
+fn one_failure_is_not_told_by_the_log_as_well() {
+    let (home, _script) = Home::with_script(REFUSES_THE_KEY);
+    let output = home.ukai(&["run", "x"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{stderr}");
+    assert!(stderr.contains("step 1: lab: HTTP 401"), "{stderr}");
+    for noise in ["ukai::alert", "Actor{", "did not answer", "lab: lab"] {
+        assert!(!stderr.contains(noise), "{noise}: {stderr}");
+    }
+    let told = home.command(&["run", "x"]).env("UKAI_LOG", "warn").output().expect("ukai runs");
+    let stderr = String::from_utf8_lossy(&told.stderr);
+    assert!(stderr.contains("ukai::alert"), "UKAI_LOG holds: {stderr}");
+}
+
+#[test]
+fn who_follows_a_job_that_cannot_start_is_told_why() {
+    let (home, _script) = Home::with_script(REFUSES_THE_KEY);
+    let _server = home.serve();
+    assert_eq!(home.ukai(&["run", "first"]).status.code(), Some(4));
+    let stderr = home.path().join("second.err");
+    let file = std::fs::File::create(&stderr).expect("a file");
+    let second = home.command(&["run", "second"]).stderr(file).stdout(Stdio::null()).spawn();
+    let mut second = second.expect("ukai runs");
+    wait::until("the reason", || {
+        std::fs::read_to_string(&stderr).ok()?.contains("queued: its providers are closed").then_some(())
+    });
+    assert!(home.ukai(&["cancel", "--all"]).status.success());
+    assert_eq!(second.wait().expect("it ends").code(), Some(130));
+    let told = std::fs::read_to_string(&stderr).expect("what it said");
+    assert_eq!(told.matches("queued: its providers are closed").count(), 1, "{told}");
+}
+
+#[test]
+fn output_that_does_not_arrive_is_a_failure_unless_nobody_wants_it() {
+    let (home, _script) = Home::with_script(&scripts::steps(1));
+    assert_eq!(home.ukai(&["run", "look"]).status.code(), Some(0));
+    for args in [&["ls"][..], &["show", "look"], &["doctor"], &["run", "again"], &["completions", "bash"], &["--help"]]
+    {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it takes nothing");
+        let output = home.command(args).stdout(full).output().expect("ukai runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+        assert!(stderr.contains("writing to stdout"), "{args:?}: {stderr}");
+
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = home.command(args).stdout(writer).output().expect("ukai runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
+        assert!(!stderr.contains("stdout"), "{args:?}: {stderr}");
+    }
+}
+
+#[test]
+fn jobs_are_listed_as_they_were_submitted_with_and_without_a_server() {
+    let (home, _script) = Home::with_script(REFUSES_THE_KEY);
+    let long = "a-name-that-is-longer-than-a-column-of-a-terminal";
+    let server = home.serve();
+    let mut submitted = String::new();
+    for name in [long, "b", "c", "d", "e"] {
+        let output = home.ukai(&["submit", "--prompt", "x", "--name", name]);
+        submitted.push_str(&String::from_utf8_lossy(&output.stdout));
+    }
+    let listed = || {
+        let table = String::from_utf8(home.ukai(&["ls"]).stdout).expect("text");
+        assert!(
+            table.lines().next().is_some_and(|titles| titles.contains("TIME") && titles.ends_with("NOTE")),
+            "{table}"
+        );
+        assert!(table.contains(long), "{table}");
+        let ids = table.lines().skip(1).filter_map(|line| line.split(' ').next());
+        ids.map(|id| format!("{id}\n")).collect::<String>()
+    };
+    assert_eq!(listed(), submitted);
+    drop(server);
+    assert_eq!(listed(), submitted);
+}
+
+#[test]
+fn show_says_what_the_job_was_and_what_became_of_it() {
+    let script = r#"
+[[rule]]
+when.step = 1
+reply.calls = [{ tool = "Bash", args = { command = "rm -rf build" } }]
+[[rule]]
+fault = { status = 401 }
+"#;
+    let (home, _script) = Home::with_script(script);
+    assert_eq!(home.ukai(&["run", "clean up", "--name", "tidy", "--model", "lab-2"]).status.code(), Some(4));
+    let shown = String::from_utf8(home.ukai(&["show", "tidy"]).stdout).expect("text");
+    let workdir = home.work().canonicalize().expect("a folder").display().to_string();
+    for (key, value) in [
+        ("workdir", &*workdir),
+        ("prompt", "clean up"),
+        ("model", "lab-2"),
+        ("reason", "no provider could be asked (breaker_open, all_open)"),
+        ("detail", "HTTP 401"),
+        ("denied", "Bash rm -rf build: "),
+    ] {
+        let told = shown.lines().any(|line| line.starts_with(key) && line.contains(value));
+        assert!(told, "no {key} with {value:?} in\n{shown}");
+    }
+}
+
+#[test]
+fn help_tells_its_own_options_first_and_what_the_exit_code_means() {
+    let home = Home::new();
+    let help = |args: &[&str]| String::from_utf8(home.ukai(args).stdout).expect("text");
+    let run = help(&["run", "--help"]);
+    let place = |word: &str| run.find(word).unwrap_or_else(|| panic!("no {word} in {run}"));
+    assert!(place("--workdir") < place("Global options:") && place("Global options:") < place("--state-dir"), "{run}");
+    assert!(place("--state-dir") < place("Exit codes"), "{run}");
+    let script = help(&["script", "serve", "--help"]);
+    assert!(script.contains("--record") && script.contains("--wire"), "{script}");
+}
+
+#[test]
+fn doctor_offers_no_key_of_no_use_and_is_not_as_wide_as_its_longest_value() {
+    let home = Home::new();
+    let report = String::from_utf8(home.ukai(&["doctor"]).stdout).expect("text");
+    assert!(report.contains("OPENAI_API_KEY") && !report.contains("GEMINI_API_KEY"), "{report}");
+    let line = report.lines().find(|line| line.contains("limits.steps")).expect("a limit");
+    assert!(line.chars().count() < 80, "{report}");
 }

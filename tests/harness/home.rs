@@ -114,9 +114,9 @@ impl Home {
         let child = self.command(&["serve"]).stdout(Stdio::null()).stderr(log).spawn().expect("ukai serves");
         let server = Server { child };
         wait::until("the server to listen", || {
-            self.ukai(&["ls", "--output", "json"]).status.success().then_some(())?;
-            let sockets = std::fs::read_dir(self.path().join("run/ukai")).ok()?;
-            (sockets.count() > 0).then_some(())
+            // A file alone may be what a killed server left.
+            let mut sockets = std::fs::read_dir(self.path().join("run/ukai")).ok()?.flatten();
+            sockets.any(|socket| std::os::unix::net::UnixStream::connect(socket.path()).is_ok()).then_some(())
         });
         server
     }

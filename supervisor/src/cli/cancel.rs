@@ -6,12 +6,13 @@ use ukai_protocol::control::{Request, Response, Selection};
 use ukai_protocol::event::Event;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind, Outcome};
-use ukai_protocol::process_tree;
+use ukai_protocol::{process, process_tree};
 
-use super::client::{Who, server_or, unexpected};
+use super::client::{Client, Who, server_or, unexpected};
 use super::context::Context;
 use super::failure::{FAILED, Failure};
 use super::{Output, offline, print};
+use crate::store::lock::LockError;
 use crate::store::writer::{Append, Writer};
 use crate::store::{Lock, Recovered, StoreError, loader};
 
@@ -25,7 +26,13 @@ pub(crate) struct Args {
     all: bool,
 }
 
+/// A server answers this from memory. One that does not is stopped or stuck, and no emergency stop waits for it.
+const STUCK_AFTER: Duration = Duration::from_secs(2);
+
 pub(crate) async fn cancel(context: &Context, args: Args) -> Result<u8, Failure> {
+    if args.all {
+        end_if_stuck(context).await?;
+    }
     let selection = if args.all { Selection::All } else { Selection::These(args.jobs) };
     let state = &context.state;
     let take = async || match state.root().exists() {
@@ -49,6 +56,38 @@ pub(crate) async fn cancel(context: &Context, args: Args) -> Result<u8, Failure>
     };
     print::out(&ids.iter().map(line).collect::<String>());
     Ok(code)
+}
+
+/// The emergency stop needs no server, and so it needs no willing one: who holds the state directory, listens and does
+/// not answer is killed, workers and all. What is durable is safe, and the jobs are ended here.
+async fn end_if_stuck(context: &Context) -> Result<(), Failure> {
+    let status = async {
+        match Client::connect(context).await? {
+            Some(client) => client.ask(&Request::Status).await.map(drop),
+            None => Ok(()),
+        }
+    };
+    if !context.state.root().exists() || tokio::time::timeout(STUCK_AFTER, status).await.is_ok() {
+        return Ok(());
+    }
+    let holder = match Lock::take(&context.state) {
+        Err(LockError::InUse { holder, .. }) => holder,
+        Ok(_) | Err(LockError::Io { .. }) => return Ok(()),
+    };
+    let stuck = format!("the ukai server (process {holder}) does not answer");
+    let mark = holder.parse().ok().and_then(process::mark).filter(|mark| process::is_same_program(mark.pid));
+    let Some(mark) = mark else {
+        return Err(Failure::failed(format!("{stuck}, and is not known for certain; type: kill -9 {holder}")));
+    };
+    print::note(&format!("ukai: {stuck}; it is killed, and its jobs are ended here"));
+    let ended = tokio::task::spawn_blocking(move || process_tree::end(&mark, Duration::ZERO)).await;
+    match ended {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => {
+            Err(Failure::failed(format!("{stuck}, and could not be killed: {error}; type: kill -9 {holder}")))
+        }
+        Err(error) => Err(Failure::failed(format!("killing process {holder}: {error}"))),
+    }
 }
 
 /// Without a state directory there is no job.

@@ -22,7 +22,7 @@ use super::client::{Client, unexpected};
 use super::context::Context;
 use super::failure::Failure;
 use super::signals::Signals;
-use super::{Global, print, submit};
+use super::{Global, Output, json, print, submit};
 use crate::host;
 use board::Board;
 use provider::Provider;
@@ -91,6 +91,9 @@ async fn play(context: &Context, folder: &Path) -> Result<Vec<(JobRow, JobResult
     while !board.all_ended() {
         match link.next().await {
             Ok(Some(Response::Happened(happened))) => {
+                if context.output == Output::StreamJson {
+                    print::out(&format!("{}\n", json::event(&happened)));
+                }
                 board.happened(&happened);
                 victim.happened(&happened, &mut board);
             }

@@ -89,7 +89,8 @@ fn providers(config: &Config) -> Vec<Fact> {
     let ready: Vec<_> =
         presets.iter().filter(|preset| !matches!(key::read(&preset.key), Err(key::KeyError::Absent(_)))).collect();
     if ready.is_empty() {
-        let looked_for: Vec<_> = preset::PRESETS.iter().filter_map(|preset| preset.key_variable).collect();
+        let looked_for: Vec<_> =
+            preset::PRESETS.iter().filter_map(|preset| preset.wire.and(preset.key_variable)).collect();
         let why = format!("none; none of these is set: {}", looked_for.join(", "));
         return vec![bad("provider", "any", why, "presets")];
     }
@@ -201,12 +202,15 @@ fn kernel() -> Vec<Fact> {
     ]
 }
 
+/// What may be long stands last, so that it widens no line but its own.
 fn text(facts: &[Fact]) -> String {
     let rows: Vec<_> = facts
         .iter()
         .map(|fact| {
             let mark = if fact.sound { "" } else { "!" };
-            [mark, fact.topic, &fact.key, &print::clean(&fact.value), &fact.origin].map(str::to_owned)
+            let value = print::clean(&fact.value);
+            let last = if fact.origin.is_empty() { value } else { format!("{value}  ({})", fact.origin) };
+            [mark.to_owned(), fact.topic.to_owned(), fact.key.clone(), last]
         })
         .collect();
     table::columns(&rows)

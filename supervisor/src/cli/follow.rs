@@ -10,6 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use ukai_protocol::control::{Filter, Happened, JobResult, JobRow, Request, Response, Selection};
 use ukai_protocol::event::Event;
 use ukai_protocol::id::JobId;
+use ukai_protocol::job::JobStatus;
 
 use super::client::{Client, unexpected};
 use super::context::Context;
@@ -56,6 +57,8 @@ pub(crate) struct Follow<'a> {
 struct Seen {
     seq: u64,
     delta: String,
+    /// What it waits for, as last told.
+    note: String,
     ended: Option<(JobRow, JobResult)>,
 }
 
@@ -67,7 +70,8 @@ impl<'a> Follow<'a> {
 
     /// Until all have ended, or someone leaves. `wish` is asked again and again, and dropped while it waits.
     pub async fn until_ended(mut self, mut wish: impl AsyncFnMut() -> Wish) -> Result<End, Failure> {
-        let mut look = tokio::time::interval(LOOK_EVERY);
+        // Not at once: most wait for a moment only, and what they wait for is told.
+        let mut look = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut link = self.subscribe().await?;
         while self.jobs.values().any(|seen| seen.ended.is_none()) {
@@ -174,10 +178,14 @@ impl<'a> Follow<'a> {
         for id in open {
             let Some(client) = Client::connect(self.context).await? else { return Ok(()) };
             let (row, result) = client.shown(id.as_str()).await?;
-            if row.status.is_ended()
-                && let Some(seen) = self.jobs.get_mut(&id)
-            {
+            let Some(seen) = self.jobs.get_mut(&id) else { continue };
+            if row.status.is_ended() {
                 seen.ended = Some((row, result));
+            } else if let Some(note) = waits(&row)
+                && differs(&seen.note, note)
+            {
+                note.clone_into(&mut seen.note);
+                self.screen.line(&format!("{id}  {}: {note}", row.status));
             }
         }
         Ok(())
@@ -226,6 +234,18 @@ impl<'a> Follow<'a> {
     }
 }
 
+/// What someone who sees nothing happen wants to know.
+fn waits(row: &JobRow) -> Option<&str> {
+    let waits = matches!(row.status, JobStatus::Queued | JobStatus::Waiting);
+    (waits && !row.note.is_empty()).then_some(&*row.note)
+}
+
+/// Whether it says something else, and not the same with fewer seconds to go.
+fn differs(before: &str, note: &str) -> bool {
+    let words = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+    words(before) != words(note)
+}
+
 /// The exit code of several jobs (spec §14): 0 if all completed, else the worst.
 fn worst(codes: &[u8]) -> u8 {
     [6, 1, 5, 4, 3, 130, 7].into_iter().find(|code| codes.contains(code)).unwrap_or(0)
@@ -234,6 +254,17 @@ fn worst(codes: &[u8]) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_waited_for_is_told_once_and_not_counted_down() {
+        for (before, note, told) in [
+            ("", "no provider may be asked for another 40 s", true),
+            ("no provider may be asked for another 40 s", "no provider may be asked for another 8 s", false),
+            ("no provider may be asked for another 40 s", "0 before it", true),
+        ] {
+            assert_eq!(differs(before, note), told, "{before:?}, {note:?}");
+        }
+    }
 
     #[test]
     fn the_worst_end_is_the_exit_code() {

@@ -7,7 +7,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use ukai_protocol::job::{ContextStrategy, JobSpec, Limits, Mode};
-use ukai_protocol::policy::{Policy, Rule};
+use ukai_protocol::policy::{Policy, Rule, split_rule};
 
 use super::context::Context;
 use super::failure::Failure;
@@ -228,8 +228,9 @@ fn flag_rules(policy: &mut Policy, flags: &Flags, base: &Path) -> Result<(), Fai
         ("--deny", &flags.deny, &mut policy.deny),
     ];
     for (flag, texts, list) in lists {
-        if texts.iter().any(|text| text.trim().is_empty()) {
-            return Err(Failure::usage(format!("{flag}: a rule is empty; write for instance 'Read(docs/**)'")));
+        for text in texts {
+            split_rule(text)
+                .map_err(|why| Failure::usage(format!("{flag} '{text}': {why}; write for instance 'Read(docs/**)'")))?;
         }
         list.extend(texts.iter().map(|text| Rule::new(text, base)));
     }

@@ -17,7 +17,7 @@ pub(crate) async fn ls(context: &Context) -> Result<u8, Failure> {
             print::note("ukai: there are no jobs yet; type: ukai run \"what is to be done\"");
             String::new()
         }
-        Output::Text => table::jobs(&rows),
+        Output::Text => table::jobs(&rows, print::columns()),
     };
     print::out(&text);
     Ok(0)

@@ -31,6 +31,7 @@ mod print;
 mod progress;
 mod signals;
 mod table;
+mod words;
 
 use context::Context;
 use failure::Failure;
@@ -46,16 +47,19 @@ struct Ukai {
     verb: Verb,
 }
 
+/// After what a verb itself takes.
+const GLOBAL: &str = "Global options";
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Global {
     /// The configuration [default: $UKAI_CONFIG, else $XDG_CONFIG_HOME/ukai/ukai.toml]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// How to print
-    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t = Output::Text)]
+    #[arg(long, global = true, help_heading = GLOBAL, value_enum, value_name = "FORMAT", default_value_t = Output::Text)]
     pub output: Output,
     /// Where jobs and their logs are kept [default: $XDG_STATE_HOME/ukai]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 }
 
@@ -73,6 +77,7 @@ enum Verb {
     /// Run jobs as they are submitted, until told to stop
     Serve,
     /// Run jobs now, show their progress and end as they end
+    #[command(after_help = run::EXIT_CODES)]
     Run(run::Args),
     /// Queue jobs at the running server and print their ids
     Submit(submit::Args),
@@ -97,17 +102,26 @@ pub(crate) fn main() -> ExitCode {
         Ok(typed) => typed,
         Err(error) => {
             // Help goes to stdout and is no failure; a closed pipe there is none either.
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { failure::USAGE } else { 0 });
+            let printed = error.print();
+            if error.use_stderr() {
+                return ExitCode::from(failure::USAGE);
+            }
+            print::written(printed);
+            return ExitCode::from(unless_lost(0));
         }
     };
-    match perform(global, verb) {
-        Ok(code) => ExitCode::from(code),
-        Err(Failure { code, text }) => {
-            print::note(&format!("ukai: {text}"));
-            ExitCode::from(code)
-        }
-    }
+    let code = perform(global, verb).unwrap_or_else(|Failure { code, text }| {
+        print::note(&format!("ukai: {text}"));
+        code
+    });
+    ExitCode::from(unless_lost(code))
+}
+
+/// Whatever the verb did: who reads its output must not take a part for the whole.
+fn unless_lost(code: u8) -> u8 {
+    let Some(error) = print::lost() else { return code };
+    print::note(&format!("ukai: writing to stdout: {error}; the output is incomplete: send it elsewhere"));
+    failure::FAILED
 }
 
 fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
@@ -139,9 +153,10 @@ fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
     })
 }
 
-/// `UKAI_LOG` takes what tracing's filters take. Verbs for people say little by themselves.
+/// `UKAI_LOG` takes what tracing's filters take. Verbs for people say little by themselves, and tell by their own means
+/// what an alert is about. Of ractor nothing is lost but the actors' numbers before each line.
 fn log_to_stderr(quiet: bool) {
-    let default = if quiet { "error" } else { "info" };
+    let default = if quiet { "error,ukai::alert=off,ractor=off" } else { "info,ractor=off" };
     let filter = tracing_subscriber::EnvFilter::try_from_env("UKAI_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
     let log = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).with_env_filter(filter);

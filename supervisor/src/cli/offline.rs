@@ -9,12 +9,14 @@ use ukai_protocol::job::{Cause, CauseKind, JobStatus, Outcome};
 use ukai_protocol::run_state::Progress;
 
 use super::failure::Failure;
+use super::print::brief;
+use super::table::NAME_CHARS_MAX;
 use crate::store::event_log::{self, Splitter, TooLong};
 use crate::store::log_file::{self, ReadError};
 use crate::store::paths::StateDir;
 use crate::store::{StoreError, loader};
 
-/// Every job of the state directory, in the order of their ids.
+/// Every job of the state directory, in the order in which they were submitted.
 pub(crate) fn rows(state: &StateDir) -> Result<Vec<JobRow>, Failure> {
     Ok(ids(state)?.into_iter().filter_map(|id| read(state, id).transpose()).collect::<Result<Vec<_>, _>>()?)
 }
@@ -31,6 +33,10 @@ fn ids(state: &StateDir) -> Result<Vec<JobId>, Failure> {
         Err(error) => return Err(fault(error)),
     };
     ids.sort();
+    // As a server orders them: `job.json` is written once, at submission. One without goes first and is no job.
+    let submitted_at =
+        |id: &JobId| std::fs::metadata(state.run(id).spec()).and_then(|metadata| metadata.modified()).ok();
+    ids.sort_by_cached_key(submitted_at);
     Ok(ids)
 }
 
@@ -81,6 +87,9 @@ pub(crate) fn shown(state: &StateDir, typed: &str) -> Result<(JobRow, JobResult)
     Ok((row, result))
 }
 
+/// How many candidates an ambiguous name is answered with, as by a server.
+const CANDIDATES_SHOWN_MAX: usize = 10;
+
 /// The job that is meant by an id, a name or a unique prefix of either.
 pub(crate) fn find(rows: Vec<JobRow>, typed: &str) -> Result<JobRow, Failure> {
     let exact = |row: &JobRow| row.id.as_str() == typed || row.name == typed;
@@ -92,8 +101,14 @@ pub(crate) fn find(rows: Vec<JobRow>, typed: &str) -> Result<JobRow, Failure> {
         (Some(row), 0) => Ok(row),
         (Some(row), _) => {
             meant.push(row);
-            let ids: Vec<_> = meant.iter().map(|row| row.id.to_string()).collect();
-            Err(Failure::usage(format!("`{typed}` could be any of {}; type the one that you mean", ids.join(", "))))
+            let named = |row: &JobRow| format!("{} ({})", row.id, brief(&row.name, NAME_CHARS_MAX));
+            let shown: Vec<_> = meant.iter().take(CANDIDATES_SHOWN_MAX).map(named).collect();
+            let more = meant.len().saturating_sub(CANDIDATES_SHOWN_MAX);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let shown = shown.join(", ");
+            Err(Failure::usage(format!(
+                "`{typed}` could be any of {shown}{more}; type the id of the one that you mean"
+            )))
         }
         (None, _) => Err(Failure::usage(format!("there is no job `{typed}`; `ukai ls` lists those that there are"))),
     }
@@ -145,7 +160,7 @@ mod tests {
             ("j-aaaaaaaa", Ok("j-aaaaaaaa")),
             ("fix", Ok("j-aaaaaaaa")),
             ("fix-", Ok("j-aaaaaaab")),
-            ("other", Err("could be any of j-aaaaaaac, j-aaaaaaad")),
+            ("other", Err("could be any of j-aaaaaaac (other), j-aaaaaaad (other);")),
             ("j-", Err("could be any of")),
             ("nobody", Err("no job `nobody`")),
             ("", Err("no job ``")),

@@ -2,15 +2,38 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::OnceLock;
 
 /// Columns where the terminal does not say.
 const COLUMNS_DEFAULT: usize = 80;
 
-/// Writes to stdout. `false`: nobody reads any more, which is no error. What would steer a terminal is written as JSON
-/// writes it: our JSON keeps its meaning, although its writer escapes nothing from U+007F on.
+/// Why stdout took no more. Kept for the end: what a verb does is not undone because its output is lost.
+static LOST: OnceLock<io::Error> = OnceLock::new();
+
+/// Writes to stdout. `false`: there is no use in writing more. What would steer a terminal is written as JSON writes it:
+/// our JSON keeps its meaning, although its writer escapes nothing from U+007F on.
 pub fn out(text: &str) -> bool {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(escaped(text).as_bytes()).and_then(|()| stdout.flush()).is_ok()
+    written(stdout.write_all(escaped(text).as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// That nobody reads any more is no error; all else is one, told by [`lost`].
+pub fn written(result: io::Result<()>) -> bool {
+    let Err(error) = result else { return true };
+    if error.kind() != io::ErrorKind::BrokenPipe {
+        LOST.get_or_init(|| error);
+    }
+    false
+}
+
+/// Why output that somebody waits for did not arrive.
+pub fn lost() -> Option<&'static io::Error> {
+    LOST.get()
+}
+
+/// The columns of the terminal that stdout is. None: it is none, and nothing need be cut.
+pub fn columns() -> Option<usize> {
+    terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0.into())
 }
 
 fn escaped(text: &str) -> Cow<'_, str> {
@@ -45,6 +68,12 @@ fn steers(c: char) -> bool {
 #[must_use]
 pub fn brief(text: &str, chars: usize) -> String {
     let line = clean(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    cut(line, chars)
+}
+
+/// At most `chars` characters of a line.
+#[must_use]
+pub fn cut(line: String, chars: usize) -> String {
     if line.chars().count() <= chars {
         return line;
     }

@@ -32,16 +32,18 @@ pub fn say(event: &Event) -> Say {
             return Say::Moment(format!("step {step}: asking {provider} ({model})"));
         }
         Event::AttemptFailed { step, provider, detail: why, wait_ms, .. } => {
-            let wait = wait_ms.map(|ms| format!("; not before {} s", ms.div_ceil(1_000))).unwrap_or_default();
-            format!("step {step}: {provider} did not answer: {}{wait}", detail(why))
+            let wait = wait_ms.map(|ms| format!("; not again for {} s", ms.div_ceil(1_000))).unwrap_or_default();
+            format!("step {step}: {provider}: {}{wait}", detail(why))
         }
         Event::Waiting { why, wait_ms } => {
             let what = match why {
                 WaitingFor::Lease => "a free place at a provider",
                 WaitingFor::Provider => "a provider",
             };
-            let wait = wait_ms.map(|ms| format!(", {} s", ms.div_ceil(1_000))).unwrap_or_default();
-            return Say::Moment(format!("waits for {what}{wait}"));
+            match wait_ms {
+                Some(ms) => format!("waits for {what}, {} s", ms.div_ceil(1_000)),
+                None => return Say::Moment(format!("waits for {what}")),
+            }
         }
         Event::Replied { step, calls, usage, .. } => {
             let tokens = usage.input.saturating_add(usage.output);
@@ -78,7 +80,8 @@ pub fn say(event: &Event) -> Say {
 }
 
 /// The argument that tells most of a call: its first text.
-fn argument(input: &Json) -> String {
+#[must_use]
+pub fn argument(input: &Json) -> String {
     let named = ["file_path", "pattern", "command", "path"].iter().find_map(|key| input.0.get(*key)?.as_str());
     let first = || input.0.values().find_map(Value::as_str);
     brief(named.or_else(first).unwrap_or_default(), ARGUMENT_CHARS_MAX)

@@ -15,6 +15,18 @@ use super::{job, print, submit};
 use crate::actor::Idle;
 use crate::host::{self, Host};
 
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes (of several jobs, the worst):
+    0  completed
+    1  fatal error
+    2  wrong usage or configuration: nothing was done
+    3  permission denied, could not go on
+    4  a limit, or no provider could be asked
+    5  retries exhausted
+    6  a checkpoint could not be written
+    7  completed, but what it wanted to change was denied
+  130  cancelled";
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What is to be done; `-` reads it from stdin

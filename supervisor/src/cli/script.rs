@@ -10,7 +10,9 @@ use super::failure::Failure;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Serve a script over HTTP in the wire of a provider
+    /// Serve a script over HTTP in the wire of a provider; `ukai script serve --help` lists what it takes
+    // The worker's own program tells its own options.
+    #[command(disable_help_flag = true)]
     Serve {
         /// The script, and what else `ukai-worker script serve` takes
         #[arg(value_name = "FILE", required = true, trailing_var_arg = true, allow_hyphen_values = true)]

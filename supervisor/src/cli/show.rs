@@ -1,14 +1,17 @@
 //! `ukai show JOB`: where it stands, why, and what it said.
 
 use ukai_protocol::control::{Filter, JobResult, JobRow, Request, Response, Selection};
+use ukai_protocol::job::Outcome;
 
 use super::client::{Client, unexpected};
 use super::context::Context;
 use super::failure::Failure;
-use super::{Output, json, offline, print, table};
-use crate::config::duration;
+use super::{Output, json, offline, print, progress, table, words};
+use crate::store::spec_file::{self, Loaded};
 
 const DENIED_SHOWN_MAX: usize = 20;
+const TOOL_CHARS_MAX: usize = 64;
+const PROMPT_CHARS_MAX: usize = 200;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -38,6 +41,13 @@ pub(crate) async fn show(context: &Context, args: &Args) -> Result<u8, Failure> 
 
 fn text(context: &Context, row: &JobRow, result: &JobResult) -> String {
     let used = &row.used;
+    // The link tells how jobs stand, not what they are; that stands beside their logs.
+    let (spec, no_spec) = match spec_file::load(&context.state.run(&row.id).spec()) {
+        Ok(Loaded::Sound(spec)) => (Some(spec), None),
+        Ok(Loaded::Missing) => (None, Some("it is not there".to_owned())),
+        Ok(Loaded::Bad(why)) => (None, Some(why)),
+        Err(error) => (None, Some(error.to_string())),
+    };
     let mut lines = vec![
         ["job".to_owned(), row.id.to_string()],
         ["name".to_owned(), print::brief(&row.name, 64)],
@@ -48,18 +58,30 @@ fn text(context: &Context, row: &JobRow, result: &JobResult) -> String {
             lines.push([key.to_owned(), print::clean(&value)]);
         }
     };
-    line("why", table::why(row));
+    if let Some(Outcome::Ended(cause)) = &row.outcome {
+        line("reason", format!("{} ({}, {})", words::cause(cause.kind), cause.kind.reason(), cause.kind));
+        line("detail", cause.detail.clone());
+    } else {
+        line("why", table::why(row));
+    }
     line("attention", if row.attention { "yes".to_owned() } else { String::new() });
+    if let Some(spec) = spec {
+        line("workdir", spec.workdir.display().to_string());
+        line("prompt", print::brief(&spec.prompt, PROMPT_CHARS_MAX));
+        line("model", spec.model.unwrap_or_default());
+    }
+    line("job.json", no_spec.map(|why| format!("cannot be used: {why}")).unwrap_or_default());
     line("provider", row.provider.clone().unwrap_or_default());
     line("steps", used.steps.to_string());
     line("tool calls", used.tool_calls.to_string());
     line("tokens", format!("{} in, {} out", used.input_tokens, used.output_tokens));
     line("cost", if used.cost_usd > 0.0 { format!("{:.4} USD", used.cost_usd) } else { String::new() });
-    line("time", duration::show(result.duration_ms));
+    line("time", table::time(result.duration_ms));
     line("restarts", row.restarts.to_string());
     line("log", context.state.run(&row.id).log().display().to_string());
     for denied in result.denied.iter().take(DENIED_SHOWN_MAX) {
-        line("denied", print::brief(&format!("{} {}", denied.tool, denied.input.to_text()), 120));
+        let (tool, source) = (print::brief(&denied.tool, TOOL_CHARS_MAX), words::source(&denied.source));
+        line("denied", format!("{tool} {}: {source}", progress::argument(&denied.input)));
     }
     let hidden = result.denied.len().saturating_sub(DENIED_SHOWN_MAX);
     line("denied", if hidden > 0 { format!("and {hidden} more") } else { String::new() });

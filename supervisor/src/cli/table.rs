@@ -1,33 +1,48 @@
-//! Tables for people: columns as wide as their widest cell, the last one cut to the terminal.
+//! Tables for people: columns as wide as their widest cell, lines cut to the terminal where there is one.
 
 #![deny(clippy::disallowed_methods)]
 
 use ukai_protocol::control::JobRow;
 use ukai_protocol::job::Outcome;
 
-use super::print::brief;
+use super::print::{brief, cut};
 
-const NAME_CHARS_MAX: usize = 24;
-const WHY_CHARS_MAX: usize = 60;
+pub const NAME_CHARS_MAX: usize = 24;
 
+/// `columns`: of the terminal that it is for. None: for a file or a program, and nothing is cut.
 #[must_use]
-pub fn jobs(rows: &[JobRow]) -> String {
-    let mut cells =
-        vec![["JOB", "NAME", "STATUS", "STEPS", "TOOLS", "TOKENS", "RESTARTS", "PROVIDER", ""].map(str::to_owned)];
+pub fn jobs(rows: &[JobRow], columns: Option<usize>) -> String {
+    let titles = ["JOB", "NAME", "STATUS", "STEPS", "TOOLS", "TOKENS", "TIME", "RESTARTS", "PROVIDER", "NOTE"];
+    let name_chars_max = columns.map_or(usize::MAX, |_| NAME_CHARS_MAX);
+    let mut cells = vec![titles.map(str::to_owned)];
     cells.extend(rows.iter().map(|row| {
         [
             row.id.to_string(),
-            brief(&row.name, NAME_CHARS_MAX),
+            brief(&row.name, name_chars_max),
             row.status.to_string(),
             row.used.steps.to_string(),
             row.used.tool_calls.to_string(),
             row.used.tokens().to_string(),
+            time(row.used.wall_ms),
             row.restarts.to_string(),
             row.provider.clone().unwrap_or_else(|| "-".to_owned()),
-            brief(&why(row), WHY_CHARS_MAX),
+            brief(&why(row), usize::MAX),
         ]
     }));
-    columns(&cells)
+    let text = self::columns(&cells);
+    let Some(columns) = columns else { return text };
+    text.lines().map(|line| cut(line.to_owned(), columns) + "\n").collect()
+}
+
+/// A time as people compare it: 0.7s, 12.3s, 4m12s, 2h05m.
+#[must_use]
+pub fn time(ms: u64) -> String {
+    let seconds = ms / 1_000;
+    match seconds {
+        0..60 => format!("{seconds}.{}s", ms % 1_000 / 100),
+        60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{:02}m", seconds / 3_600, seconds / 60 % 60),
+    }
 }
 
 /// Why a job stands where it stands; empty when it simply runs or is done.
@@ -57,7 +72,41 @@ pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ukai_protocol::id::JobId;
+    use ukai_protocol::job::{Cause, CauseKind, JobStatus, Used};
+
     use super::*;
+
+    #[test]
+    fn a_terminal_cuts_and_a_file_does_not() {
+        let name = "n".repeat(80);
+        let detail = "d".repeat(200);
+        let row = JobRow {
+            id: JobId::from_random([0; 5]),
+            name: name.clone(),
+            status: JobStatus::Aborted,
+            outcome: Some(Outcome::Ended(Cause::new(CauseKind::Attempts, detail.clone()))),
+            attention: true,
+            used: Used { wall_ms: 12_345, ..Used::default() },
+            restarts: 0,
+            provider: None,
+            note: String::new(),
+        };
+        let whole = jobs(std::slice::from_ref(&row), None);
+        assert!(whole.contains(&name) && whole.contains(&detail) && whole.contains(" 12.3s "), "{whole}");
+        assert!(whole.lines().next().is_some_and(|titles| titles.ends_with("PROVIDER  NOTE")), "{whole}");
+        for columns in [20, 100] {
+            let cut = jobs(std::slice::from_ref(&row), Some(columns));
+            assert_eq!(cut.lines().map(|line| line.chars().count()).max(), Some(columns), "{cut}");
+        }
+    }
+
+    #[test]
+    fn times_are_short() {
+        for (ms, text) in [(0, "0.0s"), (790, "0.7s"), (59_999, "59.9s"), (252_000, "4m12s"), (7_500_000, "2h05m")] {
+            assert_eq!(time(ms), text);
+        }
+    }
 
     #[test]
     fn columns_line_up_and_end_without_blanks() {

@@ -198,8 +198,8 @@ fn from_presets(warnings: &mut Vec<String>) -> Result<Vec<Ready>, LoadError> {
     }
     if all.is_empty() {
         return Err(LoadError::NoProvider(format!(
-            "no provider can be asked: no [[provider]] is configured, and none of these variables is set: {}; set one, \
-             or name a server in {}",
+            "no provider is configured: there is no [[provider]], and none of these variables is set: {}; set one, or \
+             name a server in {}",
             looked_for.join(", "),
             config_dir().map_or_else(|| "ukai.toml".into(), |folder| folder.join("ukai.toml").display().to_string()),
         )));

@@ -45,7 +45,7 @@ fn what_does_not_load_says_where() {
         ("version: 1\nsandbox: maybe\n", &["line 2", "`sandbox`", "neither on nor off"]),
         ("version: 1\nversion: 1\n", &["line 2", "duplicate"]),
         ("version: 1\nrules: [\n", &["tool_policy.yaml", "line"]),
-        ("version: 1\nrules:\n  deny: [\"\"]\n", &["line 3", "a rule is empty"]),
+        ("version: 1\nrules:\n  deny: [\"\"]\n", &["line 3", "`` is no rule"]),
     ];
     for (text, parts) in cases {
         let error = parsed(text).expect_err(text);

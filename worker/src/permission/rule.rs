@@ -5,6 +5,8 @@
 
 #![deny(clippy::disallowed_methods)]
 
+use ukai_protocol::policy::split_rule;
+
 use crate::tool::registry;
 use crate::tool::wildmatch::Pattern;
 
@@ -65,14 +67,7 @@ const PATH_TOOLS: [&str; 5] = ["Read", "Glob", "Grep", "Edit", "Write"];
 impl Rule {
     pub fn parse(text: &str) -> Result<Self, BadRule> {
         let bad = |why: String| BadRule { rule: text.to_owned(), why };
-        let trimmed = text.trim();
-        let (name, spec) = match trimmed.split_once('(') {
-            None => (trimmed, None),
-            Some((name, rest)) => match rest.strip_suffix(')') {
-                Some(spec) => (name, Some(spec)),
-                None => return Err(bad("a `(` without a `)` at the end".to_owned())),
-            },
-        };
+        let (name, spec) = split_rule(text).map_err(|why| bad(why.to_string()))?;
         if name.starts_with("mcp__") {
             return if spec.is_some() {
                 Err(bad("rules on MCP tools take nothing in brackets".to_owned()))
@@ -241,7 +236,7 @@ mod tests {
             ("Note(x)", "take nothing"),
             ("mcp__", "mcp__SERVER"),
             ("mcp__s__t(x)", "take nothing"),
-            ("", "no tool"),
+            ("", "`Tool` is letters"),
         ] {
             let bad = Rule::parse(text).expect_err(text);
             assert!(bad.to_string().contains(why), "{text}: {bad}");

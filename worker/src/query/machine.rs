@@ -426,7 +426,7 @@ impl Machine {
         let ended = |kind, detail: &str| Outcome::Ended(Cause::new(kind, detail));
         let state = &self.state;
         let outcome = if matches!(state.messages.last(), Some(Message::Assistant { .. })) {
-            Some(Outcome::Completed { attention: state.hands.asked && !state.hands.carried_out })
+            Some(Outcome::Completed { attention: state.hands.need_attention() })
         } else if state.empty_replies > EMPTY_RETRIES {
             Some(ended(CauseKind::EmptyReply, "the model answered with nothing, three times in a row"))
         } else if state.denials.replies_in_a_row >= DENIED_REPLIES_IN_A_ROW {

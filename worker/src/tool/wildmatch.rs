@@ -68,7 +68,7 @@ impl Pattern {
         let shape = match folded.as_slice() {
             text if !text.iter().any(special) => Shape::Literal(folded),
             [b'*', rest @ ..] if any_depth && !rest.iter().any(special) => Shape::Suffix(rest.to_vec()),
-            text => Shape::Tokens(tokens(text, fold)),
+            text => Shape::Tokens(tokens(text, fold, !any_depth)),
         };
         Some(Pattern { negated, only_dir, any_depth, fold, shape })
     }
@@ -122,7 +122,10 @@ fn trim_unescaped_blanks(line: &[u8]) -> &[u8] {
     &line[..keep]
 }
 
-fn tokens(text: &[u8], fold: bool) -> Option<Vec<Token>> {
+/// `anchored`: git compares what stands before the first special character by itself and matches the rest as if it began
+/// there, so that in `b**/x` the stars stand alone.
+fn tokens(text: &[u8], fold: bool, anchored: bool) -> Option<Vec<Token>> {
+    let first_special = text.iter().position(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\')).filter(|_| anchored);
     let mut tokens = Vec::new();
     let mut at = 0;
     while at < text.len() {
@@ -137,7 +140,7 @@ fn tokens(text: &[u8], fold: bool) -> Option<Vec<Token>> {
             }
             b'*' => {
                 let end = at + text[at..].iter().take_while(|byte| **byte == b'*').count();
-                let alone_before = at == 0 || text[at - 1] == b'/';
+                let alone_before = at == 0 || Some(at) == first_special || text[at - 1] == b'/';
                 if end - at >= 2 && alone_before && end == text.len() {
                     tokens.push(Token::Rest);
                     at = end;
@@ -317,6 +320,8 @@ mod tests {
             ("foo/**", &["foo/a", "foo/a/b"], &["foo", "a/foo/b"]),
             ("a/**/b", &["a/b", "a/x/b", "a/x/y/b"], &["ab", "a/xb", "a/x/yb"]),
             ("a**b/c", &["aXb/c", "ab/c"], &["a/b/c"]),
+            ("b**/**", &["b.o", "bx/y"], &["a.o"]),
+            ("bx?**/**", &["bxy/z"], &["bx", "bxy"]),
             ("{a,b}", &["{a,b}"], &["a", "b"]),
             ("[a-c]x", &["ax", "cx"], &["dx", "-x"]),
             ("[!a-c]x", &["dx"], &["ax"]),

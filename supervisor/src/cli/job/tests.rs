@@ -96,7 +96,7 @@ fn each_mistake_is_one_sentence_and_exit_2() {
         (flags(|f| f.name = Some("a/b".into())), &["--name", "choose another"]),
         (flags(|f| f.priority = Some(10)), &["--priority", "9 goes first"]),
         (flags(|f| f.provider = Some("lba".into())), &["provider `lba`", "did you mean `lab`"]),
-        (flags(|f| f.allow = vec![" ".into()]), &["--allow", "empty"]),
+        (flags(|f| f.allow = vec![" ".into()]), &["--allow", "letters"]),
         (flags(|f| f.policy = Some("priority.yaml".into())), &["provider_priority", "`anthropic`", "known: lab"]),
     ];
     let mut world = world(lab);

@@ -1,0 +1,49 @@
+//! What the fixed words of a log mean, for somebody who has not read the manual.
+
+#![deny(clippy::disallowed_methods)]
+
+use ukai_protocol::job::CauseKind;
+use ukai_protocol::policy::{RuleList, Source};
+
+/// What ended a job. Its detail says the rest.
+#[must_use]
+pub fn cause(kind: CauseKind) -> String {
+    match kind {
+        CauseKind::AllOpen => "no provider could be asked",
+        CauseKind::Limit(limit) => return format!("it reached its limit of {limit}"),
+        CauseKind::Attempts => "a model call failed as often as it may",
+        CauseKind::EmptyReply => "the model kept answering nothing",
+        CauseKind::CannotGoOn => "what it asked for was denied again and again",
+        CauseKind::ContextOverflow => "its conversation outgrew what the model can take",
+        CauseKind::ProviderRejected => "the provider refused the request",
+        CauseKind::NoCapableProvider => "no configured provider can do what it needs",
+        CauseKind::Depth => "the model nested its arguments too deeply",
+        CauseKind::ToolInOnce => "the model wanted a tool, and mode `once` has none",
+        CauseKind::CrashLoop => "its worker kept crashing",
+        CauseKind::PolicyError => "its tool policy does not load",
+        CauseKind::Internal => "a fault in ukai",
+        CauseKind::Io(_) => "its log could not be read or written",
+        CauseKind::Quarantined => "its files do not verify",
+        CauseKind::Cancel => "somebody cancelled it",
+        CauseKind::Signal => "a signal ended it",
+    }
+    .to_owned()
+}
+
+/// Who decided on a call.
+#[must_use]
+pub fn source(source: &Source) -> String {
+    match source {
+        Source::Rule { list, rule } => {
+            let list = match list {
+                RuleList::Allow => "allow",
+                RuleList::Ask => "ask",
+                RuleList::Deny => "deny",
+            };
+            format!("rule `{rule}` of {list}")
+        }
+        Source::Default => "by ukai itself".to_owned(),
+        Source::NoOneToAsk => "nobody to ask".to_owned(),
+        Source::PolicyError => "the tool policy does not load".to_owned(),
+    }
+}
