@@ -57,6 +57,10 @@ pub enum Event {
         usage: Option<Usage>,
         #[serde(default)]
         cost_usd: f64,
+        #[serde(default)]
+        run_time_ms: u64,
+        #[serde(default)]
+        wall_ms: u64,
     },
     /// The job waits, and until when as far as that is known (milliseconds from now).
     Waiting {

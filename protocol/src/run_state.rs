@@ -122,8 +122,9 @@ impl Progress {
                 self.status = JobStatus::Running;
                 self.provider = Some(provider.clone());
             }
-            Event::AttemptFailed { usage, cost_usd, .. } => {
+            Event::AttemptFailed { usage, cost_usd, run_time_ms, wall_ms, .. } => {
                 self.spend(&usage.unwrap_or_default(), *cost_usd);
+                self.clocks(*run_time_ms, *wall_ms);
             }
             Event::Waiting { why: WaitingFor::Lease | WaitingFor::Provider, .. } => self.status = JobStatus::Waiting,
             Event::Replied { text, usage, cost_usd, run_time_ms, wall_ms, .. } => {

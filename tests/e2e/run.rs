@@ -199,7 +199,7 @@ fault = { status = 401 }
         ("prompt", "clean up"),
         ("model", "lab-2"),
         ("reason", "no provider could be asked (breaker_open, all_open)"),
-        ("detail", "HTTP 401"),
+        ("detail", "lab: it closed the account"),
         ("denied", "Bash rm -rf build: "),
     ] {
         let told = shown.lines().any(|line| line.starts_with(key) && line.contains(value));

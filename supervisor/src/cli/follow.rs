@@ -59,6 +59,8 @@ struct Seen {
     delta: String,
     /// What it waits for, as last told.
     note: String,
+    /// Its last record said for how long it waits.
+    waits: bool,
     ended: Option<(JobRow, JobResult)>,
 }
 
@@ -146,6 +148,7 @@ impl<'a> Follow<'a> {
         }
         seen.seq = happened.seq;
         seen.delta.clear();
+        seen.waits = matches!(happened.event, Event::Waiting { wait_ms: Some(_), .. });
         match self.context.output {
             Output::StreamJson => self.out(&json::event(&happened)),
             Output::Text | Output::Json => match say(&happened.event) {
@@ -181,7 +184,8 @@ impl<'a> Follow<'a> {
             let Some(seen) = self.jobs.get_mut(&id) else { continue };
             if row.status.is_ended() {
                 seen.ended = Some((row, result));
-            } else if let Some(note) = waits(&row)
+            } else if !seen.waits
+                && let Some(note) = waits(&row)
                 && differs(&seen.note, note)
             {
                 note.clone_into(&mut seen.note);

@@ -101,7 +101,10 @@ pub(crate) fn find(rows: Vec<JobRow>, typed: &str) -> Result<JobRow, Failure> {
         (Some(row), 0) => Ok(row),
         (Some(row), _) => {
             meant.push(row);
-            let named = |row: &JobRow| format!("{} ({})", row.id, brief(&row.name, NAME_CHARS_MAX));
+            let named = |row: &JobRow| match &*row.name {
+                "" => row.id.to_string(),
+                name => format!("{} ({})", row.id, brief(name, NAME_CHARS_MAX)),
+            };
             let shown: Vec<_> = meant.iter().take(CANDIDATES_SHOWN_MAX).map(named).collect();
             let more = meant.len().saturating_sub(CANDIDATES_SHOWN_MAX);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };

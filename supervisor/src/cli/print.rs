@@ -33,7 +33,9 @@ pub fn lost() -> Option<&'static io::Error> {
 
 /// The columns of the terminal that stdout is. None: it is none, and nothing need be cut.
 pub fn columns() -> Option<usize> {
-    terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0.into())
+    let stdout = io::stdout();
+    let said = || terminal_size::terminal_size_of(&stdout).map_or(COLUMNS_DEFAULT, |(width, _)| width.0.into());
+    stdout.is_terminal().then(said)
 }
 
 fn escaped(text: &str) -> Cow<'_, str> {

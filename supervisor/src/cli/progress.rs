@@ -31,9 +31,9 @@ pub fn say(event: &Event) -> Say {
         Event::Leased { step, provider, model, .. } => {
             return Say::Moment(format!("step {step}: asking {provider} ({model})"));
         }
-        Event::AttemptFailed { step, provider, detail: why, wait_ms, .. } => {
-            let wait = wait_ms.map(|ms| format!("; not again for {} s", ms.div_ceil(1_000))).unwrap_or_default();
-            format!("step {step}: {provider}: {}{wait}", detail(why))
+        // How long it then waits, if it does, is told by what follows.
+        Event::AttemptFailed { step, provider, detail: why, .. } => {
+            format!("step {step}: {provider}: {}", detail(why))
         }
         Event::Waiting { why, wait_ms } => {
             let what = match why {
@@ -92,6 +92,13 @@ mod tests {
     use ukai_protocol::policy::{Judgement, Source};
 
     use super::*;
+
+    #[test]
+    fn a_wait_stays_where_its_end_is_known() {
+        let waiting = |wait_ms| say(&Event::Waiting { why: WaitingFor::Provider, wait_ms });
+        assert_eq!(waiting(Some(4_001)), Say::Line("waits for a provider, 5 s".to_owned()));
+        assert_eq!(waiting(None), Say::Moment("waits for a provider".to_owned()));
+    }
 
     #[test]
     fn a_judged_call_is_told_by_what_it_is_about() {

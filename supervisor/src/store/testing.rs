@@ -142,6 +142,8 @@ pub fn every_event() -> Vec<Event> {
             wait_ms: Some(17_000),
             usage: None,
             cost_usd: 0.0,
+            run_time_ms: 90,
+            wall_ms: 95,
         },
         Event::Waiting { why: WaitingFor::Provider, wait_ms: None },
         replied(1, &["c-1"]),

@@ -208,9 +208,10 @@ impl State {
         let myself = myself.clone();
         tokio::spawn(async move {
             // A task of its own: an attempt that breaks down is a failed one, and the loop hears of it.
-            let result = tokio::spawn(answer).await;
-            let result =
-                result.unwrap_or_else(|panic| Err(Failure::internal(&format!("the attempt broke down: {panic}"))));
+            let result = match tokio::spawn(answer).await {
+                Ok(result) => result,
+                Err(panic) => Err(Failure::internal(&format!("the attempt broke down: {panic}"))),
+            };
             // The only failure is that the loop is gone.
             let _ = myself.cast(Message::Attempted { lease, result: Box::new(result) });
         });

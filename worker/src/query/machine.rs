@@ -564,6 +564,8 @@ impl Machine {
                 (Some(prices), Some(spent)) => prices.cost(&spent),
                 _ => 0.0,
             },
+            run_time_ms: millis(self.clocks.run_time(now)),
+            wall_ms: millis(self.clocks.wall(now)),
         });
         match fatal {
             Some(kind) => {
