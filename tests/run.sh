@@ -31,9 +31,9 @@ done
 echo "== formatting"
 cargo fmt --all --check
 echo "== lints"
-cargo clippy --workspace --all-targets --locked --quiet -- --deny warnings
+cargo clippy --workspace --all-targets --locked -- --deny warnings
 echo "== tests"
 if cargo nextest --version >/dev/null 2>&1; then
-    exec cargo nextest run --workspace --locked --no-fail-fast --cargo-quiet
+    exec cargo nextest run --workspace --locked --no-fail-fast
 fi
 exec cargo test --workspace --locked --no-fail-fast --quiet
