@@ -36,4 +36,6 @@ echo "== tests"
 if cargo nextest --version >/dev/null 2>&1; then
     exec cargo nextest run --workspace --locked --no-fail-fast
 fi
-exec cargo test --workspace --locked --no-fail-fast --quiet
+# It sums up each binary apart; the last line is of all of them.
+cargo test --workspace --locked --no-fail-fast --quiet |
+    awk '{ print } /^test result:/ { passed += $4; failed += $6 } END { print passed " passed, " failed " failed" }'
