@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::Event;
 use crate::id::JobId;
 use crate::job::{JobSpec, JobStatus, Outcome, Used};
+use crate::run_state::Progress;
 
 /// How many jobs one `Submit` may carry: a larger list is sent in several.
 pub const SUBMIT_JOBS_MAX: usize = 1_000;
@@ -108,6 +109,31 @@ pub struct JobRow {
     pub provider: Option<String>,
     /// Where it stands in the queue or what it waits for; empty when it simply runs.
     pub note: String,
+}
+
+impl JobRow {
+    /// The row of a job that stands like this.
+    #[must_use]
+    pub fn of(id: JobId, progress: &Progress, note: String) -> Self {
+        JobRow {
+            id,
+            name: progress.name.clone(),
+            status: progress.status,
+            outcome: progress.outcome.clone(),
+            attention: progress.attention.is_some(),
+            used: progress.used,
+            restarts: progress.restarts(),
+            provider: progress.provider.clone(),
+            note,
+        }
+    }
+}
+
+impl JobResult {
+    #[must_use]
+    pub fn of(progress: &Progress) -> Self {
+        JobResult { text: progress.text.clone(), duration_ms: progress.used.wall_ms, denied: progress.denied.clone() }
+    }
 }
 
 /// What `show` and the result add to a row.

@@ -12,6 +12,7 @@ pub mod settings;
 
 // Decided here, without a clock.
 pub mod job;
+pub mod naming;
 pub mod queue;
 pub mod restart;
 pub mod route;

@@ -11,6 +11,7 @@ use ukai_protocol::job::CauseKind;
 
 use super::{Answer, Refusal, State};
 use crate::job::{Life, Step};
+use crate::naming::NotOne;
 use crate::pool::actor::{Msg as WorkerMsg, Stop};
 use crate::route::router::Opening;
 use crate::table::{self, Job};
@@ -48,7 +49,7 @@ impl State {
 
     pub(super) fn show(&self, job: &str, answer: Answer<(JobRow, JobResult)>, now: Instant) {
         let shown = table::resolve(&self.jobs, job)
-            .map_err(usage)
+            .map_err(|why| usage(why.to_string()))
             .map(|id| (self.row(id, &self.jobs[id], now), self.jobs[id].result()));
         let _ = answer.send(shown);
     }
@@ -89,9 +90,9 @@ impl State {
         let mut ids: Vec<JobId> = match jobs {
             Selection::All => self.jobs.keys().cloned().collect(),
             Selection::These(texts) => {
-                let resolved: Result<BTreeSet<&JobId>, String> =
+                let resolved: Result<BTreeSet<&JobId>, NotOne> =
                     texts.iter().map(|text| table::resolve(&self.jobs, text)).collect();
-                resolved.map_err(usage)?.into_iter().cloned().collect()
+                resolved.map_err(|why| usage(why.to_string()))?.into_iter().cloned().collect()
             }
         };
         ids.sort_by_key(|id| self.jobs.get(id).map(|job| job.order));

@@ -9,8 +9,7 @@ use ukai_protocol::job::{Cause, CauseKind, JobStatus, Outcome};
 use ukai_protocol::run_state::Progress;
 
 use super::failure::Failure;
-use super::print::brief;
-use super::table::NAME_CHARS_MAX;
+use crate::naming;
 use crate::store::event_log::{self, Splitter, TooLong};
 use crate::store::log_file::{self, ReadError};
 use crate::store::paths::StateDir;
@@ -57,17 +56,7 @@ pub(crate) fn row(id: JobId, progress: &Progress) -> JobRow {
         JobStatus::Queued => "waits for a server".to_owned(),
         _ => "goes on when a server starts".to_owned(),
     };
-    JobRow {
-        id,
-        name: progress.name.clone(),
-        status: progress.status,
-        outcome: progress.outcome.clone(),
-        attention: progress.attention.is_some(),
-        used: progress.used,
-        restarts: progress.restarts(),
-        provider: progress.provider.clone(),
-        note,
-    }
+    JobRow::of(id, progress, note)
 }
 
 fn damaged(id: JobId, error: &StoreError) -> JobRow {
@@ -81,40 +70,16 @@ pub(crate) fn shown(state: &StateDir, typed: &str) -> Result<(JobRow, JobResult)
     let row = find(rows(state)?, typed)?;
     let mut result = JobResult::default();
     if let Ok(replay) = loader::load(state, &row.id, None) {
-        let progress = replay.state.progress;
-        result = JobResult { text: progress.text, duration_ms: progress.used.wall_ms, denied: progress.denied };
+        result = JobResult::of(&replay.state.progress);
     }
     Ok((row, result))
 }
 
-/// How many candidates an ambiguous name is answered with, as by a server.
-const CANDIDATES_SHOWN_MAX: usize = 10;
-
-/// The job that is meant by an id, a name or a unique prefix of either.
+/// The job that is meant, as a server would answer.
 pub(crate) fn find(rows: Vec<JobRow>, typed: &str) -> Result<JobRow, Failure> {
-    let exact = |row: &JobRow| row.id.as_str() == typed || row.name == typed;
-    let prefix = |row: &JobRow| row.id.as_str().starts_with(typed) || row.name.starts_with(typed);
-    let any_exact = rows.iter().any(exact);
-    let mut meant: Vec<JobRow> =
-        rows.into_iter().filter(|row| if any_exact { exact(row) } else { !typed.is_empty() && prefix(row) }).collect();
-    match (meant.pop(), meant.len()) {
-        (Some(row), 0) => Ok(row),
-        (Some(row), _) => {
-            meant.push(row);
-            let named = |row: &JobRow| match &*row.name {
-                "" => row.id.to_string(),
-                name => format!("{} ({})", row.id, brief(name, NAME_CHARS_MAX)),
-            };
-            let shown: Vec<_> = meant.iter().take(CANDIDATES_SHOWN_MAX).map(named).collect();
-            let more = meant.len().saturating_sub(CANDIDATES_SHOWN_MAX);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            let shown = shown.join(", ");
-            Err(Failure::usage(format!(
-                "`{typed}` could be any of {shown}{more}; type the id of the one that you mean"
-            )))
-        }
-        (None, _) => Err(Failure::usage(format!("there is no job `{typed}`; `ukai ls` lists those that there are"))),
-    }
+    let id = naming::meant(rows.iter().map(|row| (&row.id, &*row.name)), typed).map_err(Failure::usage)?.clone();
+    let row = rows.into_iter().find(|row| row.id == id);
+    row.ok_or_else(|| Failure::failed(format!("{id} vanished while it was looked for; try again")))
 }
 
 /// The records of a run, as far as they verify.
@@ -145,38 +110,5 @@ struct Bad(String);
 impl From<TooLong> for Bad {
     fn from(TooLong: TooLong) -> Self {
         Bad("a line is longer than any record".to_owned())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_job_is_found_by_what_is_unique() {
-        let named = |name: &str, number: u8| {
-            let progress = Progress { name: name.into(), ..Progress::default() };
-            row(JobId::from_random([0, 0, 0, 0, number]), &progress)
-        };
-        let rows = || vec![named("fix", 0), named("fix-a", 1), named("other", 2), named("other", 3)];
-        let cases: &[(&str, Result<&str, &str>)] = &[
-            ("j-aaaaaaaa", Ok("j-aaaaaaaa")),
-            ("fix", Ok("j-aaaaaaaa")),
-            ("fix-", Ok("j-aaaaaaab")),
-            ("other", Err("could be any of j-aaaaaaac (other), j-aaaaaaad (other);")),
-            ("j-", Err("could be any of")),
-            ("nobody", Err("no job `nobody`")),
-            ("", Err("no job ``")),
-        ];
-        for (typed, expected) in cases {
-            match (find(rows(), typed), expected) {
-                (Ok(row), Ok(id)) => assert_eq!(row.id.as_str(), *id, "{typed}"),
-                (Err(failure), Err(part)) => {
-                    assert!(failure.text.contains(part), "{typed}: {}", failure.text);
-                    assert_eq!(failure.code, 2);
-                }
-                (found, _) => panic!("{typed}: {found:?}"),
-            }
-        }
     }
 }
