@@ -6,6 +6,7 @@ mod bad_input;
 mod cancel;
 mod crash;
 mod demo;
+mod keys;
 mod limits;
 mod reads;
 mod routes;
