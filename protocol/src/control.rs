@@ -4,41 +4,83 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::Event;
-use crate::id::JobId;
+use crate::event::{BatchPlace, Event, Line};
+use crate::id::{BatchId, JobId};
 use crate::job::{JobSpec, JobStatus, Outcome, Used};
 use crate::run_state::Progress;
 
-/// How many jobs one `Submit` may carry: a larger list is sent in several.
-pub const SUBMIT_JOBS_MAX: usize = 1_000;
+/// How many jobs one part of a `Submit` may carry.
+pub const SUBMIT_JOBS_MAX: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
-    /// All are queued or none.
+    /// All are queued or none. What does not fit into a frame is sent in parts, each but the last with `more`; the
+    /// answer to such a part is [`Response::Taken`].
     Submit {
-        jobs: Vec<JobSpec>,
+        jobs: Vec<NewJob>,
+        /// The jobs are lines of a list.
+        batch: Option<ToBatch>,
+        more: bool,
     },
-    List,
+    List {
+        jobs: Selection,
+    },
     Show {
         job: String,
+    },
+    /// One [`Response::Batch`], then [`Response::Shown`] for each of its jobs, in the order of their lines.
+    Results {
+        batch: String,
     },
     Cancel {
         jobs: Selection,
     },
-    /// Everything that happens from now on to the selected jobs, preceded by what is in their logs after `after`.
+    /// Let the call under way end and begin nothing new.
+    Pause {
+        jobs: Selection,
+    },
+    /// Let them go on; `All` also ends a pause of starts.
+    Unpause {
+        jobs: Selection,
+    },
+    /// Everything that happens from now on to the selected jobs, preceded by what is in their logs.
     Subscribe {
         filter: Filter,
-        after: u64,
+        seen: Seen,
     },
     /// What `doctor` asks a running server.
     Status,
+}
+
+/// A job to be queued.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NewJob {
+    pub spec: JobSpec,
+    /// Of the list that it was made of.
+    pub line: Option<Line>,
+}
+
+/// How a list becomes a batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToBatch {
+    pub name: String,
+    /// Lines that are known already are jobs again.
+    pub again: bool,
+}
+
+/// What a listener has been told already: those records of a job's log are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// The number of the last record, of the jobs that are not named below.
+    pub all: u64,
+    pub of: Vec<(JobId, u64)>,
 }
 
 /// Which jobs a request is about. Names and prefixes are resolved by the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Selection {
     All,
-    /// Ids, names or unique prefixes.
+    /// Ids, names or unique prefixes, of jobs or of batches.
     These(Vec<String>),
 }
 
@@ -51,18 +93,33 @@ pub struct Filter {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Response {
+    /// A part of a submission: nothing is queued yet.
+    Taken,
     Submitted {
+        /// What was queued, in the order sent.
         ids: Vec<JobId>,
+        batch: Option<Joined>,
     },
     Jobs {
+        /// In the order of submission.
         rows: Vec<JobRow>,
+        /// Older ones that did not fit.
+        left_out: u64,
     },
+    Batch(Box<BatchRow>),
     Shown {
         row: Box<JobRow>,
         result: Box<JobResult>,
     },
     /// The named jobs have ended, processes and all.
     Cancelled {
+        ids: Vec<JobId>,
+    },
+    /// These are paused, or will be when their call under way has ended.
+    Paused {
+        ids: Vec<JobId>,
+    },
+    Unpaused {
         ids: Vec<JobId>,
     },
     /// A record of a selected job's log.
@@ -86,6 +143,23 @@ pub enum Response {
     },
 }
 
+/// What became of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Joined {
+    pub id: BatchId,
+    pub name: String,
+    /// The job of each line in the order sent, whether it is new or was known.
+    pub jobs: Vec<JobId>,
+}
+
+/// A batch, as far as its jobs do not say it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchRow {
+    pub id: BatchId,
+    pub name: String,
+    pub jobs: u64,
+}
+
 /// One durable record, as listeners get it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Happened {
@@ -101,6 +175,7 @@ pub struct Happened {
 pub struct JobRow {
     pub id: JobId,
     pub name: String,
+    pub batch: Option<BatchPlace>,
     pub status: JobStatus,
     pub outcome: Option<Outcome>,
     pub attention: bool,
@@ -118,6 +193,7 @@ impl JobRow {
         JobRow {
             id,
             name: progress.name.clone(),
+            batch: progress.batch.clone(),
             status: progress.status,
             outcome: progress.outcome.clone(),
             attention: progress.attention.is_some(),

@@ -7,6 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::id::BatchId;
 use crate::job::{Limit, Outcome};
 use crate::json::Json;
 use crate::lease::AnswerClass;
@@ -19,6 +20,8 @@ pub enum Event {
         name: String,
         prompt: String,
         priority: u8,
+        #[serde(default)]
+        batch: Option<BatchPlace>,
     },
     /// A worker process was started for the job. Only the hash of its token is kept.
     Started {
@@ -32,6 +35,10 @@ pub enum Event {
         how: String,
         stderr_tail: String,
     },
+    /// A person wants it to pause: the call under way ends, nothing new begins, its process goes.
+    Paused {},
+    /// It goes on when there is a slot.
+    Unpaused {},
     /// Text that enters the conversation, or its system prompt, from ukai itself.
     Injected {
         why: Why,
@@ -123,6 +130,24 @@ pub enum Event {
     },
 }
 
+/// Which line of which list a job was made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchPlace {
+    pub id: BatchId,
+    /// The job file's, without its folder and ending.
+    pub name: String,
+    pub line: Line,
+}
+
+/// One line of a list, as the job that it makes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// In the list, from 1.
+    pub number: u64,
+    /// The same for ever for the same job file name and filled-in job: what is known is not added again (spec §2).
+    pub key: String,
+}
+
 /// A process that cannot be mistaken for a later one with the same pid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessMark {
@@ -173,6 +198,8 @@ impl Event {
             Event::Submitted { .. } => "Submitted",
             Event::Started { .. } => "Started",
             Event::Interrupted { .. } => "Interrupted",
+            Event::Paused {} => "Paused",
+            Event::Unpaused {} => "Unpaused",
             Event::Injected { .. } => "Injected",
             Event::Leased { .. } => "Leased",
             Event::AttemptFailed { .. } => "AttemptFailed",
@@ -199,6 +226,8 @@ impl Event {
             Event::Submitted { .. }
                 | Event::Started { .. }
                 | Event::Interrupted { .. }
+                | Event::Paused {}
+                | Event::Unpaused {}
                 | Event::Recovered { .. }
                 | Event::Attention { .. }
         )
@@ -211,6 +240,8 @@ impl Event {
             self,
             Event::Started { .. }
                 | Event::Interrupted { .. }
+                | Event::Paused {}
+                | Event::Unpaused {}
                 | Event::Leased { .. }
                 | Event::Waiting { .. }
                 | Event::AttemptFailed { .. }

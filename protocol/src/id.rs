@@ -1,4 +1,5 @@
-//! Names of jobs: `j-` and eight characters of base32, short enough to type and long enough not to clash (40 bits).
+//! Names of jobs and batches: `j-` or `b-` and eight characters of base32, short enough to type and long enough not to
+//! clash (40 bits).
 
 #![deny(clippy::disallowed_methods)]
 
@@ -12,17 +13,22 @@ const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 const DIGITS: usize = 8;
 
 /// The identity of one job for ever: `j-abcdefgh`.
+pub type JobId = Id<'j'>;
+/// The identity of one batch for ever: `b-abcdefgh`.
+pub type BatchId = Id<'b'>;
+
+/// An identity of one kind, which its first letter tells.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct JobId(Box<str>);
+pub struct Id<const KIND: char>(Box<str>);
 
-impl JobId {
+impl<const KIND: char> Id<KIND> {
     /// Five random bytes (40 bits) become eight digits. The caller owns the randomness.
     #[must_use]
     pub fn from_random(bytes: [u8; 5]) -> Self {
         let bits = bytes.iter().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
         let digits = (0..DIGITS).rev().map(|digit| ALPHABET[(bits >> (5 * digit) & 31) as usize] as char);
-        JobId(format!("j-{}", digits.collect::<String>()).into())
+        Id(format!("{KIND}-{}", digits.collect::<String>()).into())
     }
 
     #[must_use]
@@ -32,43 +38,47 @@ impl JobId {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no job id: an id is `j-` and eight of a-z, 2-7")]
-pub struct NotAJobId(String);
+#[error("`{text}` is no id: one is `{kind}-` and eight of a-z, 2-7")]
+pub struct NotAnId {
+    text: String,
+    kind: char,
+}
 
-impl FromStr for JobId {
-    type Err = NotAJobId;
+impl<const KIND: char> FromStr for Id<KIND> {
+    type Err = NotAnId;
 
-    fn from_str(text: &str) -> Result<Self, NotAJobId> {
-        match text.strip_prefix("j-") {
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        let digits = text.strip_prefix(KIND).and_then(|rest| rest.strip_prefix('-'));
+        match digits {
             Some(digits) if digits.len() == DIGITS && digits.bytes().all(|byte| ALPHABET.contains(&byte)) => {
-                Ok(JobId(text.into()))
+                Ok(Id(text.into()))
             }
-            _ => Err(NotAJobId(text.to_owned())),
+            _ => Err(NotAnId { text: text.to_owned(), kind: KIND }),
         }
     }
 }
 
-impl TryFrom<String> for JobId {
-    type Error = NotAJobId;
+impl<const KIND: char> TryFrom<String> for Id<KIND> {
+    type Error = NotAnId;
 
-    fn try_from(text: String) -> Result<Self, NotAJobId> {
+    fn try_from(text: String) -> Result<Self, NotAnId> {
         text.parse()
     }
 }
 
-impl From<JobId> for String {
-    fn from(id: JobId) -> String {
+impl<const KIND: char> From<Id<KIND>> for String {
+    fn from(id: Id<KIND>) -> String {
         id.0.into()
     }
 }
 
-impl fmt::Display for JobId {
+impl<const KIND: char> fmt::Display for Id<KIND> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
     }
 }
 
-impl fmt::Debug for JobId {
+impl<const KIND: char> fmt::Debug for Id<KIND> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -89,7 +99,7 @@ mod tests {
 
     #[test]
     fn what_is_no_id_is_refused_by_name() {
-        for text in ["", "j-", "j-AAAAAAAA", "j-aaaaaaa", "j-aaaaaaaaa", "x-aaaaaaaa", "j-aaaaaaa1", "../../etc"] {
+        for text in ["", "j-", "j-AAAAAAAA", "j-aaaaaaa", "j-aaaaaaaaa", "b-aaaaaaaa", "j-aaaaaaa1", "../../etc"] {
             assert!(text.parse::<JobId>().is_err(), "{text}");
         }
     }

@@ -14,6 +14,9 @@ pub struct JobSpec {
     pub prompt: String,
     /// Absolute, existed and was readable at submission.
     pub workdir: PathBuf,
+    /// What its commands find in their environment besides the usual: names to pass on, or `NAME=value`.
+    #[serde(default)]
+    pub env: Vec<String>,
     pub mode: Mode,
     /// Pins: no fallback to another provider.
     pub provider: Option<String>,
@@ -121,6 +124,8 @@ pub enum JobStatus {
     Waiting,
     /// Between a crash and its restart.
     Interrupted,
+    /// Until a person lets it go on.
+    Paused,
     Completed,
     Aborted,
     Cancelled,
@@ -141,6 +146,7 @@ impl fmt::Display for JobStatus {
             JobStatus::Running => "running",
             JobStatus::Waiting => "waiting",
             JobStatus::Interrupted => "interrupted",
+            JobStatus::Paused => "paused",
             JobStatus::Completed => "completed",
             JobStatus::Aborted => "aborted",
             JobStatus::Cancelled => "cancelled",

@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::control::DeniedCall;
-use crate::event::{Event, ProcessMark, ToolStatus, WaitingFor, Why};
+use crate::event::{BatchPlace, Event, ProcessMark, ToolStatus, WaitingFor, Why};
 use crate::job::{CauseKind, JobStatus, Limit, Outcome, Reason, Used};
 use crate::json::Json;
 use crate::message::{Args, Call, Message, Opaque, Stop, Usage};
@@ -34,7 +34,15 @@ pub struct Progress {
     pub seq: u64,
     pub name: String,
     pub priority: u8,
+    #[serde(default)]
+    pub batch: Option<BatchPlace>,
     pub status: JobStatus,
+    /// A person wants it to pause, whether its process has gone already or not.
+    #[serde(default)]
+    pub paused: bool,
+    /// Attempts that went on after a pause, and not after a crash.
+    #[serde(default)]
+    pub unpaused_starts: u32,
     pub attempt: u32,
     pub process: Option<ProcessMark>,
     pub token_hash: String,
@@ -58,7 +66,10 @@ impl Default for Progress {
             seq: 0,
             name: String::new(),
             priority: 0,
+            batch: None,
             status: JobStatus::Queued,
+            paused: false,
+            unpaused_starts: 0,
             attempt: 0,
             process: None,
             token_hash: String::new(),
@@ -76,10 +87,10 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// How often a new process carried the job on.
+    /// How often a new process carried the job on, pauses apart.
     #[must_use]
     pub fn restarts(&self) -> u32 {
-        self.attempt.saturating_sub(1)
+        self.attempt.saturating_sub(1).saturating_sub(self.unpaused_starts)
     }
 
     /// Folds one event in. On `Illegal` nothing has changed.
@@ -102,17 +113,40 @@ impl Progress {
             self.fruitless_starts = 0;
         }
         match event {
-            Event::Submitted { name, priority, .. } => {
+            Event::Submitted { name, priority, batch, .. } => {
                 self.name.clone_from(name);
                 self.priority = *priority;
+                self.batch.clone_from(batch);
+            }
+            Event::Paused {} => {
+                self.paused = true;
+                if self.process.is_none() {
+                    self.status = JobStatus::Paused;
+                }
+            }
+            Event::Unpaused {} => {
+                self.paused = false;
+                if self.status == JobStatus::Paused {
+                    self.status = JobStatus::Queued;
+                }
             }
             Event::Started { attempt, process, token_hash } => {
+                // Once it has run, only a pause brings it back into the queue.
+                if self.status == JobStatus::Queued && self.attempt > 0 {
+                    self.unpaused_starts += 1;
+                }
                 self.status = JobStatus::Starting;
                 self.attempt = *attempt;
                 self.process = Some(process.clone());
                 self.token_hash.clone_from(token_hash);
                 self.recorded = 0;
                 self.fruitless_starts += 1;
+            }
+            Event::Interrupted { .. } if self.paused => {
+                self.status = JobStatus::Paused;
+                self.process = None;
+                // It was stopped, it did not crash.
+                self.fruitless_starts = self.fruitless_starts.saturating_sub(1);
             }
             Event::Interrupted { .. } => {
                 self.status = JobStatus::Interrupted;
@@ -283,6 +317,8 @@ impl RunState {
             Event::Finished { outcome, .. } => self.finish(outcome),
             Event::Started { .. }
             | Event::Interrupted { .. }
+            | Event::Paused {}
+            | Event::Unpaused {}
             | Event::Leased { .. }
             | Event::AttemptFailed { .. }
             | Event::Waiting { .. }

@@ -71,6 +71,10 @@ pub enum ToWorker {
     Cancel {
         kind: CauseKind,
     },
+    /// Let the call under way end, begin nothing new, exit; the job goes on in a later attempt.
+    Pause,
+    /// Go on after all, if it still can.
+    Unpause,
     /// This attempt is not wanted (any more): exit at once.
     Reject {
         why: String,

@@ -10,7 +10,7 @@ use ukai_protocol::policy::{Judgement, Source};
 use ukai_protocol::run_state::RunState;
 
 fn submitted() -> Event {
-    Event::Submitted { name: "a".to_owned(), prompt: "do".to_owned(), priority: 5 }
+    Event::Submitted { name: "a".to_owned(), prompt: "do".to_owned(), priority: 5, batch: None }
 }
 
 fn started(attempt: u32) -> Event {

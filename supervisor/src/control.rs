@@ -42,10 +42,17 @@ pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Res
         };
         let Some(request) = request? else { return Ok(()) };
         let answered = match request {
-            Request::Submit { jobs } => {
-                doors.ask(|answer| Msg::Submit { jobs, answer }).await.map(|ids| Response::Submitted { ids })
+            Request::Submit { jobs, .. } => {
+                let jobs = jobs.into_iter().map(|job| job.spec).collect();
+                let ids = doors.ask(|answer| Msg::Submit { jobs, answer }).await;
+                ids.map(|ids| Response::Submitted { ids, batch: None })
             }
-            Request::List => doors.ask(|answer| Msg::List { answer }).await.map(|rows| Response::Jobs { rows }),
+            Request::List { .. } => {
+                doors.ask(|answer| Msg::List { answer }).await.map(|rows| Response::Jobs { rows, left_out: 0 })
+            }
+            Request::Results { .. } | Request::Pause { .. } | Request::Unpause { .. } => {
+                Err(Refusal { why: "not known here yet".to_owned(), usage: true })
+            }
             Request::Show { job } => doors
                 .ask(|answer| Msg::Show { job, answer })
                 .await
@@ -57,7 +64,7 @@ pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Res
             Request::Status => {
                 doors.ask(|answer| Msg::Status { answer }).await.map(|status| Response::Status(Box::new(status)))
             }
-            Request::Subscribe { filter, after } => match doors.subscribe(filter, after).await {
+            Request::Subscribe { filter, seen } => match doors.subscribe(filter, seen.all).await {
                 Ok(subscription) => return subscription.tell(doors, reader, writer).await,
                 Err(refusal) => Err(refusal),
             },

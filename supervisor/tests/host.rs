@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::sync::{mpsc, oneshot};
 use ukai_protocol::connection::{self, Reader, Writer};
-use ukai_protocol::control::{Filter, JobRow, Request, Response, Selection};
+use ukai_protocol::control::{Filter, JobRow, NewJob, Request, Response, Seen, Selection};
 use ukai_protocol::event::{Event, ProcessMark, Why};
 use ukai_protocol::frame::Role;
 use ukai_protocol::id::JobId;
@@ -80,6 +80,7 @@ fn spec(name: &str) -> JobSpec {
         name: name.into(),
         prompt: "count".into(),
         workdir: "/".into(),
+        env: Vec::new(),
         mode: Mode::Loop,
         provider: None,
         model: None,
@@ -125,7 +126,7 @@ async fn leave_behind(settings: &Settings, job: &JobId, process: ProcessMark, to
     let state = StateDir::new(&settings.state_dir);
     state.create().expect("folders");
     let (store, ended) = store::start(state, Box::new(|_| {}), None).await.expect("a store");
-    let submitted = Event::Submitted { name: "a".into(), prompt: "count".into(), priority: 5 };
+    let submitted = Event::Submitted { name: "a".into(), prompt: "count".into(), priority: 5, batch: None };
     let created = |reply| StoreMessage::Create { id: job.clone(), spec: Box::new(spec("a")), submitted, reply };
     stored(&store, created).await;
     let started = Event::Started { attempt: 1, process, token_hash: token_hash(token) };
@@ -212,9 +213,9 @@ impl Client {
     }
 
     async fn submit(&mut self, names: &[&str]) -> Vec<JobId> {
-        let jobs = names.iter().map(|name| spec(name)).collect();
-        match self.ask(Request::Submit { jobs }).await {
-            Response::Submitted { ids } => ids,
+        let jobs = names.iter().map(|name| NewJob { spec: spec(name), line: None }).collect();
+        match self.ask(Request::Submit { jobs, batch: None, more: false }).await {
+            Response::Submitted { ids, .. } => ids,
             other => panic!("{other:?}"),
         }
     }
@@ -237,7 +238,7 @@ impl Client {
 
     async fn subscribe(&mut self, jobs: Selection) {
         let filter = Filter { jobs, deltas: true };
-        self.writer.send(&Request::Subscribe { filter, after: 0 }).await.expect("sent");
+        self.writer.send(&Request::Subscribe { filter, seen: Seen::default() }).await.expect("sent");
     }
 
     /// The names of events until one that `last` accepts; deltas in quotes.

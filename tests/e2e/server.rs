@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use ukai_protocol::codec;
-use ukai_protocol::control::{Filter, Request, Selection};
+use ukai_protocol::control::{Filter, Request, Seen, Selection};
 use ukai_protocol::frame::{PREAMBLE_BYTES, Role, preamble};
 use ukai_tests::home::Home;
 use ukai_tests::wait;
@@ -41,7 +41,7 @@ fn listen(socket: &PathBuf) -> UnixStream {
     stream.write_all(&preamble(Role::Client)).expect("sent");
     stream.read_exact(&mut [0; PREAMBLE_BYTES]).expect("its preamble");
     let filter = Filter { jobs: Selection::All, deltas: true };
-    let request = codec::encode(&Request::Subscribe { filter, after: 0 }).expect("encoded");
+    let request = codec::encode(&Request::Subscribe { filter, seen: Seen::default() }).expect("encoded");
     stream.write_all(&u32::try_from(request.len()).expect("small").to_le_bytes()).expect("sent");
     stream.write_all(&request).expect("sent");
     stream

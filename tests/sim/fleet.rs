@@ -141,7 +141,7 @@ impl Fleet {
             requests: 0,
         };
         for job in 0..JOBS {
-            let log = vec![Event::Submitted { name: String::new(), prompt: "go".to_owned(), priority: 5 }];
+            let log = vec![Event::Submitted { name: String::new(), prompt: "go".to_owned(), priority: 5, batch: None }];
             fleet.workers.insert(job, Worker { life: 0, log, machine: None, calling: None, wake_at: None });
             fleet.begin(job);
         }

@@ -31,6 +31,7 @@ pub fn spec(limits: Limits) -> JobSpec {
         name: "sim".to_owned(),
         prompt: "go".to_owned(),
         workdir: "/".into(),
+        env: Vec::new(),
         mode: Mode::Loop,
         provider: None,
         model: None,
@@ -112,7 +113,7 @@ impl World {
             ran: BTreeMap::new(),
             kills: 0,
         };
-        world.log.push(Event::Submitted { name: "sim".to_owned(), prompt: "go".to_owned(), priority: 5 });
+        world.log.push(Event::Submitted { name: "sim".to_owned(), prompt: "go".to_owned(), priority: 5, batch: None });
         world
     }
 

@@ -60,7 +60,7 @@ impl State {
         let specs: Vec<_> = jobs.into_iter().map(Arc::new).collect();
         for (id, spec) in ids.iter().zip(&specs) {
             let (name, prompt, priority) = (spec.name.clone(), spec.prompt.clone(), spec.priority);
-            let submitted = Event::Submitted { name, prompt, priority };
+            let submitted = Event::Submitted { name, prompt, priority, batch: None };
             let (myself, created) = (self.myself.clone(), id.clone());
             let reply = Reply::new(move |result| {
                 let _ = myself.cast(Msg::Created { batch: number, id: created, result });

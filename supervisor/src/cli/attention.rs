@@ -45,6 +45,7 @@ mod tests {
         let row = |number: u8, attention| JobRow {
             id: JobId::from_random([0, 0, 0, 0, number]),
             name: String::new(),
+            batch: None,
             status: JobStatus::Aborted,
             outcome: None,
             attention,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ukai_protocol::connection::{self, LinkError, Reader, Writer};
-use ukai_protocol::control::{JobResult, JobRow, Request, Response};
+use ukai_protocol::control::{JobResult, JobRow, Request, Response, Selection};
 use ukai_protocol::frame::Role;
 
 use super::context::Context;
@@ -89,8 +89,8 @@ impl Client {
     }
 
     pub async fn rows(self) -> Result<Vec<JobRow>, Failure> {
-        match self.ask(&Request::List).await? {
-            Response::Jobs { rows } => Ok(rows),
+        match self.ask(&Request::List { jobs: Selection::All }).await? {
+            Response::Jobs { rows, .. } => Ok(rows),
             other => Err(unexpected(&other)),
         }
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use ukai_protocol::control::{Filter, Happened, JobResult, JobRow, Request, Response, Selection};
+use ukai_protocol::control::{Filter, Happened, JobResult, JobRow, Request, Response, Seen, Selection};
 use ukai_protocol::event::{Event, ProcessMark};
 use ukai_protocol::id::JobId;
 use ukai_protocol::process;
@@ -85,7 +85,7 @@ async fn play(context: &Context, folder: &Path) -> Result<Vec<(JobRow, JobResult
     let ids = submit::send(Client::connect_or_say(context, gone).await?, cast::jobs(folder)).await?;
     let mut link = Client::connect_or_say(context, gone).await?;
     let jobs = Selection::These(ids.iter().map(ToString::to_string).collect());
-    link.send(&Request::Subscribe { filter: Filter { jobs, deltas: false }, after: 0 }).await?;
+    link.send(&Request::Subscribe { filter: Filter { jobs, deltas: false }, seen: Seen::default() }).await?;
     let mut board = Board::new(ids.iter().cloned().zip(cast::WORDS));
     let mut victim = Victim::new(ids[VICTIM].clone());
     while !board.all_ended() {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
-use ukai_protocol::control::{Filter, Happened, JobResult, JobRow, Request, Response, Selection};
+use ukai_protocol::control::{Filter, Happened, JobResult, JobRow, Request, Response, Seen, Selection};
 use ukai_protocol::event::Event;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::JobStatus;
@@ -46,7 +46,7 @@ const INTERRUPTED: u8 = 130;
 
 pub(crate) struct Follow<'a> {
     context: &'a Context,
-    jobs: BTreeMap<JobId, Seen>,
+    jobs: BTreeMap<JobId, Watched>,
     order: Vec<JobId>,
     screen: Screen,
     /// Nobody reads stdout any more: the jobs go on all the same.
@@ -54,7 +54,7 @@ pub(crate) struct Follow<'a> {
 }
 
 #[derive(Default)]
-struct Seen {
+struct Watched {
     seq: u64,
     delta: String,
     /// What it waits for, as last told.
@@ -66,7 +66,7 @@ struct Seen {
 
 impl<'a> Follow<'a> {
     pub fn new(context: &'a Context, order: Vec<JobId>) -> Self {
-        let jobs = order.iter().map(|id| (id.clone(), Seen::default())).collect();
+        let jobs = order.iter().map(|id| (id.clone(), Watched::default())).collect();
         Follow { context, jobs, order, screen: Screen::new(), stdout_closed: false }
     }
 
@@ -106,11 +106,12 @@ impl<'a> Follow<'a> {
 
     async fn subscribe(&mut self) -> Result<Client, Failure> {
         let since = Instant::now();
-        let open = |seen: &&Seen| seen.ended.is_none();
+        let open = |seen: &&Watched| seen.ended.is_none();
         let jobs = self.order.iter().map(ToString::to_string).collect();
         let after = self.jobs.values().filter(open).map(|seen| seen.seq).min().unwrap_or(0);
         let deltas = self.context.output == Output::StreamJson || self.screen.is_terminal();
-        let request = Request::Subscribe { filter: Filter { jobs: Selection::These(jobs), deltas }, after };
+        let seen = Seen { all: after, of: Vec::new() };
+        let request = Request::Subscribe { filter: Filter { jobs: Selection::These(jobs), deltas }, seen };
         loop {
             let failure = match Client::connect(self.context).await {
                 Ok(Some(mut client)) => match client.send(&request).await {

@@ -182,6 +182,7 @@ fn resolve(
         name,
         prompt,
         workdir,
+        env: Vec::new(),
         mode,
         provider,
         model: flags.model.clone().or(job.model),

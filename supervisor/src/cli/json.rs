@@ -187,6 +187,7 @@ mod tests {
         JobRow {
             id: JobId::from_random([0; 5]),
             name: "fix-a".into(),
+            batch: None,
             status: JobStatus::Aborted,
             outcome: Some(Outcome::Ended(job::Cause::new(CauseKind::Limit(Limit::Steps), "25 of 25"))),
             attention: true,

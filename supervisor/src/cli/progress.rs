@@ -31,6 +31,8 @@ pub fn say(event: &Event) -> Say {
         Event::Leased { step, provider, model, .. } => {
             return Say::Moment(format!("step {step}: asking {provider} ({model})"));
         }
+        Event::Paused {} => "pauses".to_owned(),
+        Event::Unpaused {} => "goes on".to_owned(),
         // How long it then waits, if it does, is told by what follows.
         Event::AttemptFailed { step, provider, detail: why, .. } => {
             format!("step {step}: {provider}: {}", detail(why))

@@ -1,6 +1,6 @@
 //! `ukai show JOB`: where it stands, why, and what it said.
 
-use ukai_protocol::control::{Filter, JobResult, JobRow, Request, Response, Selection};
+use ukai_protocol::control::{Filter, JobResult, JobRow, Request, Response, Seen, Selection};
 use ukai_protocol::job::Outcome;
 
 use super::client::{Client, unexpected};
@@ -99,7 +99,7 @@ async fn records(context: &Context, row: &JobRow) -> Result<(), Failure> {
         });
     };
     let filter = Filter { jobs: Selection::These(vec![row.id.to_string()]), deltas: false };
-    client.send(&Request::Subscribe { filter, after: 0 }).await?;
+    client.send(&Request::Subscribe { filter, seen: Seen::default() }).await?;
     let broken = |why: String| Failure::failed(format!("reading the records of {}: {why}; try again", row.id));
     loop {
         match client.next().await.map_err(|error| broken(error.to_string()))? {

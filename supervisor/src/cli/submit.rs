@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ukai_protocol::control::{Request, Response, SUBMIT_JOBS_MAX};
+use ukai_protocol::control::{NewJob, Request, Response, SUBMIT_JOBS_MAX};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::JobSpec;
 
@@ -52,8 +52,9 @@ pub(crate) async fn send(client: Client, jobs: Vec<JobSpec>) -> Result<Vec<JobId
         let count = jobs.len();
         return Err(Failure::usage(format!("{count} jobs at once are above {SUBMIT_JOBS_MAX}; submit them in parts")));
     }
-    match client.ask(&Request::Submit { jobs }).await? {
-        Response::Submitted { ids } => Ok(ids),
+    let jobs = jobs.into_iter().map(|spec| NewJob { spec, line: None }).collect();
+    match client.ask(&Request::Submit { jobs, batch: None, more: false }).await? {
+        Response::Submitted { ids, .. } => Ok(ids),
         other => Err(unexpected(&other)),
     }
 }

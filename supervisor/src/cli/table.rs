@@ -84,6 +84,7 @@ mod tests {
         let row = JobRow {
             id: JobId::from_random([0; 5]),
             name: name.clone(),
+            batch: None,
             status: JobStatus::Aborted,
             outcome: Some(Outcome::Ended(Cause::new(CauseKind::Attempts, detail.clone()))),
             attention: true,

@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_of_the_first_build_loads_for_ever() {
-        let golden = include_bytes!("../../testdata/run_state.golden.json");
+        let golden = include_bytes!("../../testdata/run_state.first.json");
         let snapshot = Snapshot { log_bytes: 4711, state: state() };
         assert_eq!(decode(golden), Ok(snapshot));
     }

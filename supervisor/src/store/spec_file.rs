@@ -75,6 +75,12 @@ mod tests {
     }
 
     #[test]
+    fn a_job_of_the_first_build_loads_for_ever() {
+        let first = include_bytes!("../../testdata/job.first.json");
+        assert_eq!(decode(first), Ok(JobSpec { env: Vec::new(), ..spec() }));
+    }
+
+    #[test]
     fn a_weakened_deny_rule_does_not_pass() {
         let temp = tempfile::tempdir().expect("temp");
         let path = temp.path().join("job.json");

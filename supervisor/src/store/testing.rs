@@ -33,6 +33,7 @@ pub fn spec() -> JobSpec {
         name: "fix-a".to_owned(),
         prompt: "count\nthe \"files\"".to_owned(),
         workdir: PathBuf::from("/work"),
+        env: vec!["CI".to_owned()],
         mode: Mode::Loop,
         provider: None,
         model: Some("m".to_owned()),
@@ -50,7 +51,7 @@ pub fn json(text: &str) -> Json {
 }
 
 pub fn submitted() -> Event {
-    Event::Submitted { name: "fix-a".to_owned(), prompt: "count\nthe \"files\"".to_owned(), priority: 5 }
+    Event::Submitted { name: "fix-a".to_owned(), prompt: "count\nthe \"files\"".to_owned(), priority: 5, batch: None }
 }
 
 pub fn started(attempt: u32) -> Event {
@@ -132,6 +133,8 @@ pub fn every_event() -> Vec<Event> {
         submitted(),
         started(1),
         interrupted(1),
+        Event::Paused {},
+        Event::Unpaused {},
         Event::Injected { why: Why::System, text: "You are ukai.".to_owned() },
         leased(1),
         Event::AttemptFailed {
@@ -160,18 +163,20 @@ pub fn every_event() -> Vec<Event> {
             Event::Submitted { .. } => 0,
             Event::Started { .. } => 1,
             Event::Interrupted { .. } => 2,
-            Event::Injected { .. } => 3,
-            Event::Leased { .. } => 4,
-            Event::AttemptFailed { .. } => 5,
-            Event::Waiting { .. } => 6,
-            Event::Replied { .. } => 7,
-            Event::Judged { .. } => 8,
-            Event::ToolStarted { .. } => 9,
-            Event::ToolFinished { .. } => 10,
-            Event::LimitWarned { .. } => 11,
-            Event::Recovered { .. } => 12,
-            Event::Attention { .. } => 13,
-            Event::Finished { .. } => 14,
+            Event::Paused {} => 3,
+            Event::Unpaused {} => 4,
+            Event::Injected { .. } => 5,
+            Event::Leased { .. } => 6,
+            Event::AttemptFailed { .. } => 7,
+            Event::Waiting { .. } => 8,
+            Event::Replied { .. } => 9,
+            Event::Judged { .. } => 10,
+            Event::ToolStarted { .. } => 11,
+            Event::ToolFinished { .. } => 12,
+            Event::LimitWarned { .. } => 13,
+            Event::Recovered { .. } => 14,
+            Event::Attention { .. } => 15,
+            Event::Finished { .. } => 16,
         };
         assert_eq!(place, expected, "{}", event.name());
     }

@@ -23,6 +23,7 @@ pub(super) fn jobs(folder: &Path) -> Vec<JobSpec> {
         name: format!("survey-{}", word.to_lowercase()),
         prompt: format!("On how many lines, and in how many files, does `{word}` stand here?"),
         workdir: folder.to_owned(),
+        env: Vec::new(),
         mode: Mode::Loop,
         provider: Some((*provider).to_owned()),
         model: None,

@@ -22,6 +22,16 @@ fn the_golden_lines_decode_for_ever() {
 }
 
 #[test]
+fn a_log_of_the_first_build_loads_for_ever() {
+    let first = include_str!("../../../testdata/events.first.jsonl");
+    let events: Vec<_> =
+        first.lines().zip(1..).map(|(line, seq)| decode(line.as_bytes(), seq).expect("it decodes").event).collect();
+    let since = |event: &Event| matches!(event, Event::Paused {} | Event::Unpaused {});
+    let known: Vec<_> = every_event().into_iter().filter(|event| !since(event)).collect();
+    assert_eq!(events, known);
+}
+
+#[test]
 fn a_line_that_is_not_ours_is_told_apart_by_why() {
     let sealed = |head: &str| checksum::seal(head.to_owned()).into_bytes();
     let good = r#"{"v":1,"seq":1,"at":"T","event":"Recovered","data":{"torn_bytes":1}"#;
