@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ractor::{Actor, ActorRef, SpawnErr};
 use tokio::sync::Semaphore;
-use ukai_protocol::id::JobId;
+use ukai_protocol::id::{BatchId, JobId};
 use ukai_protocol::job::{Cause, Limit};
 
 /// Alerts that wait for the sinks: every job of a large batch ending at once.
@@ -46,6 +46,14 @@ pub enum Alert {
     StartsPaused {
         pause: Duration,
     },
+    /// All jobs of a list have ended.
+    BatchDone {
+        batch: BatchId,
+        name: String,
+        completed: u64,
+        /// That ended in another way.
+        other: u64,
+    },
     LimitNear {
         job: JobId,
         limit: Limit,
@@ -58,7 +66,7 @@ impl Alert {
     /// Whether it waits for a person, or is only for their information.
     #[must_use]
     pub fn is_urgent(&self) -> bool {
-        !matches!(self, Alert::LimitNear { .. })
+        !matches!(self, Alert::LimitNear { .. } | Alert::BatchDone { .. })
     }
 }
 
@@ -73,6 +81,12 @@ impl fmt::Display for Alert {
             Alert::Refused { job, why } => write!(f, "{job} cannot go on, its files were refused: {why}"),
             Alert::StartsPaused { pause } => {
                 write!(f, "many jobs crashed at once: no job is started for {} s", pause.as_secs())
+            }
+            Alert::BatchDone { batch, name, completed, other: 0 } => {
+                write!(f, "batch {batch} ({name}) is done: all {completed} completed")
+            }
+            Alert::BatchDone { batch, name, completed, other } => {
+                write!(f, "batch {batch} ({name}) is done: {completed} completed, {other} did not")
             }
             Alert::LimitNear { job, limit, used, max } => write!(f, "{job} has used {used} of {max} ({limit})"),
         }

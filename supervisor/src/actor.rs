@@ -5,37 +5,43 @@
 //! its own below.
 
 mod attempt;
+mod batch;
 mod lease;
 mod request;
 mod routes;
 mod submit;
 mod takeover;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 use ukai_notifier::{Alert, Notifier};
-use ukai_protocol::control::{JobResult, JobRow, Selection, ServerStatus};
+use ukai_protocol::control::{BatchRow, JobResult, JobRow, NewJob, Selection, ServerStatus, ToBatch};
 use ukai_protocol::id::JobId;
-use ukai_protocol::job::{CauseKind, JobSpec};
+use ukai_protocol::job::CauseKind;
 use ukai_protocol::lease::{Ask, Report};
 use ukai_protocol::session::Hello;
 
+use crate::batch::Batches;
 use crate::job::Life;
 use crate::pool::actor::{Over, Pool};
 use crate::pool::link::Incoming;
 use crate::queue::Queue;
 use crate::restart::Storm;
 use crate::route::router::Router;
+use crate::store::batch_file::BatchFile;
 use crate::store::routes::NotBefore;
 use crate::store::{Appended, Recovered, StoreError};
 use crate::table::Job;
 
 pub use attempt::Write;
+pub use batch::Occasion;
 pub use request::Idle;
+pub use submit::{QUEUED_MAX, Submitted};
 
 /// Why a request was not carried out. `usage`: the request itself was wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,11 +63,18 @@ pub enum LeaseWord {
 pub enum Msg {
     // From clients.
     Submit {
-        jobs: Vec<JobSpec>,
-        answer: Answer<Vec<JobId>>,
+        jobs: Vec<NewJob>,
+        batch: Option<ToBatch>,
+        answer: Answer<Submitted>,
     },
     List {
-        answer: Answer<Vec<JobRow>>,
+        jobs: Selection,
+        answer: Answer<(Vec<JobRow>, u64)>,
+    },
+    /// A batch and its jobs, in the order of their lines.
+    Batch {
+        batch: String,
+        answer: Answer<(BatchRow, Vec<JobId>)>,
     },
     Show {
         job: String,
@@ -85,7 +98,7 @@ pub enum Msg {
     /// Records of a job are durable: the fold of its log.
     Recorded(Arc<Appended>),
     Created {
-        batch: u64,
+        submission: u64,
         id: JobId,
         result: Result<Arc<Appended>, StoreError>,
     },
@@ -95,7 +108,12 @@ pub enum Msg {
         result: Result<(), StoreError>,
     },
 
-    RoutesSaved(std::io::Result<()>),
+    RoutesSaved(io::Result<()>),
+    /// A batch's file was written, or not.
+    BatchSaved {
+        occasion: Occasion,
+        result: io::Result<()>,
+    },
 
     // From workers and their job actors.
     Hello {
@@ -136,6 +154,7 @@ pub struct Arguments {
     pub notifier: Notifier,
     /// In the order of submission.
     pub recovered: Vec<Recovered>,
+    pub batches: Vec<BatchFile>,
     /// What providers asked an earlier supervisor to wait for.
     pub not_before: Vec<NotBefore>,
     /// Filled with this actor before anything can be recorded.
@@ -152,7 +171,10 @@ pub struct State {
     router: Router,
     routes: routes::Routes,
     storm: Storm,
-    batches: HashMap<u64, submit::Batch>,
+    batches: Batches,
+    batch_files: batch::Files,
+    submissions: HashMap<u64, submit::Submission>,
+    lists: VecDeque<submit::Waiting>,
     cancels: Vec<request::Cancelling>,
     draining: bool,
     drains: Vec<oneshot::Sender<()>>,
@@ -168,7 +190,7 @@ impl Actor for Supervisor {
     type Arguments = Arguments;
 
     async fn pre_start(&self, myself: ActorRef<Msg>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
-        let Arguments { pool, notifier, recovered, not_before, address } = arguments;
+        let Arguments { pool, notifier, recovered, batches, not_before, address } = arguments;
         if address.set(myself.clone()).is_err() {
             return Err("the address of the supervisor is taken".into());
         }
@@ -183,7 +205,10 @@ impl Actor for Supervisor {
                 router: Router::new(settings.providers.clone(), settings.max_workers),
                 routes: routes::Routes::default(),
                 storm: Storm::default(),
-                batches: HashMap::new(),
+                batches: Batches::default(),
+                batch_files: batch::Files::default(),
+                submissions: HashMap::new(),
+                lists: VecDeque::new(),
                 cancels: Vec::new(),
                 draining: false,
                 drains: Vec::new(),
@@ -193,7 +218,7 @@ impl Actor for Supervisor {
                 pool,
             };
             state.recall_waits(&not_before, Instant::now());
-            state.take_over(recovered);
+            state.take_over(batches, recovered);
             state
         })
     }
@@ -206,8 +231,9 @@ impl Actor for Supervisor {
     async fn handle(&self, _: ActorRef<Msg>, message: Msg, state: &mut State) -> Result<(), ActorProcessingErr> {
         let now = Instant::now();
         match message {
-            Msg::Submit { jobs, answer } => state.submit(jobs, answer),
-            Msg::List { answer } => state.list(answer, now),
+            Msg::Submit { jobs, batch, answer } => state.submit(jobs, batch, answer),
+            Msg::List { jobs, answer } => state.list(&jobs, answer, now),
+            Msg::Batch { batch, answer } => state.batch(&batch, answer),
             Msg::Show { job, answer } => state.show(&job, answer, now),
             Msg::Cancel { jobs, kind, answer } => state.cancel(&jobs, kind, answer),
             Msg::Resolve { jobs, answer } => {
@@ -216,9 +242,10 @@ impl Actor for Supervisor {
             }
             Msg::Status { answer } => state.status(answer),
             Msg::Recorded(appended) => state.recorded(&appended),
-            Msg::Created { batch, id, result } => state.created(batch, id, result),
+            Msg::Created { submission, id, result } => state.created(submission, &id, result),
             Msg::Wrote { job, what, result } => state.wrote(&job, what, result, now),
             Msg::RoutesSaved(result) => state.routes_saved(result),
+            Msg::BatchSaved { occasion, result } => state.batch_saved(occasion, result),
             Msg::Hello { hello, incoming } => state.hello(hello, incoming),
             Msg::Lease { job, attempt, word } => state.lease(&job, attempt, word, now),
             Msg::LinkLost { job, attempt } => state.link_lost(&job, attempt, now),
@@ -263,6 +290,7 @@ impl State {
     /// After every message: whoever may start starts, whoever is answered is told, and the next alarm is set.
     fn settle(&mut self, now: Instant) {
         self.start_jobs(now);
+        self.tell_done_batches();
         self.save_routes(now);
         self.tell_leases();
         self.answer_drains();

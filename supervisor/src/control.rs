@@ -10,11 +10,11 @@ use std::time::Duration;
 use ractor::ActorRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use ukai_protocol::connection::{LinkError, Reader, Writer};
-use ukai_protocol::control::{Filter, Request, Response, Selection};
+use ukai_protocol::control::{Filter, NewJob, Request, Response, Seen, Selection};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::CauseKind;
 
-use crate::actor::{Answer, Msg, Refusal};
+use crate::actor::{Answer, Msg, QUEUED_MAX, Refusal, Submitted};
 use crate::listener::LISTENERS_MAX;
 use crate::publish::{Listener, Publisher, Told, Wanted};
 use crate::store::message::BACKLOG_RECORDS_MAX;
@@ -35,6 +35,7 @@ const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Serves one client until it closes.
 pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Result<(), LinkError> {
+    let mut parts = Parts::default();
     loop {
         let Ok(request) = tokio::time::timeout(REQUEST_DEADLINE, reader.next::<Request>()).await else {
             tracing::warn!("a client is disconnected: it asked nothing for {} s", REQUEST_DEADLINE.as_secs());
@@ -42,21 +43,24 @@ pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Res
         };
         let Some(request) = request? else { return Ok(()) };
         let answered = match request {
-            Request::Submit { jobs, .. } => {
-                let jobs = jobs.into_iter().map(|job| job.spec).collect();
-                let ids = doors.ask(|answer| Msg::Submit { jobs, answer }).await;
-                ids.map(|ids| Response::Submitted { ids, batch: None })
+            Request::Submit { jobs, batch, more } => match parts.add(jobs) {
+                Ok(()) if more => Ok(Response::Taken),
+                Ok(()) => {
+                    let jobs = std::mem::take(&mut parts).jobs;
+                    let submitted = doors.ask(|answer| Msg::Submit { jobs, batch, answer }).await;
+                    submitted.map(|Submitted { ids, batch }| Response::Submitted { ids, batch })
+                }
+                Err(refusal) => Err(refusal),
+            },
+            Request::List { jobs } => {
+                let listed = doors.ask(|answer| Msg::List { jobs, answer }).await;
+                listed.map(|(rows, left_out)| Response::Jobs { rows, left_out })
             }
-            Request::List { .. } => {
-                doors.ask(|answer| Msg::List { answer }).await.map(|rows| Response::Jobs { rows, left_out: 0 })
-            }
-            Request::Results { .. } | Request::Pause { .. } | Request::Unpause { .. } => {
+            Request::Results { batch } => doors.results(batch, &mut writer).await?,
+            Request::Pause { .. } | Request::Unpause { .. } => {
                 Err(Refusal { why: "not known here yet".to_owned(), usage: true })
             }
-            Request::Show { job } => doors
-                .ask(|answer| Msg::Show { job, answer })
-                .await
-                .map(|(row, result)| Response::Shown { row: Box::new(row), result: Box::new(result) }),
+            Request::Show { job } => doors.show(job).await,
             Request::Cancel { jobs } => doors
                 .ask(|answer| Msg::Cancel { jobs, kind: CauseKind::Cancel, answer })
                 .await
@@ -64,7 +68,7 @@ pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Res
             Request::Status => {
                 doors.ask(|answer| Msg::Status { answer }).await.map(|status| Response::Status(Box::new(status)))
             }
-            Request::Subscribe { filter, seen } => match doors.subscribe(filter, seen.all).await {
+            Request::Subscribe { filter, seen } => match doors.subscribe(filter, seen).await {
                 Ok(subscription) => return subscription.tell(doors, reader, writer).await,
                 Err(refusal) => Err(refusal),
             },
@@ -75,6 +79,32 @@ pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Res
 
 fn refused(Refusal { why, usage }: Refusal) -> Response {
     Response::Refused { why, usage }
+}
+
+/// A submission that comes in parts. It is nothing until its last is here, and goes with its connection.
+#[derive(Default)]
+struct Parts {
+    jobs: Vec<NewJob>,
+    text_bytes: usize,
+}
+
+/// The prompts of one submission: ten thousand long ones.
+const SUBMISSION_TEXT_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+impl Parts {
+    fn add(&mut self, jobs: Vec<NewJob>) -> Result<(), Refusal> {
+        self.text_bytes += jobs.iter().map(|job| job.spec.prompt.len()).sum::<usize>();
+        self.jobs.extend(jobs);
+        let too_much = if self.jobs.len() > QUEUED_MAX {
+            format!("more than {QUEUED_MAX} jobs")
+        } else if self.text_bytes > SUBMISSION_TEXT_BYTES_MAX {
+            format!("prompts of more than {SUBMISSION_TEXT_BYTES_MAX} bytes")
+        } else {
+            return Ok(());
+        };
+        *self = Parts::default();
+        Err(Refusal { why: format!("one submission holds {too_much}: submit it in several"), usage: true })
+    }
 }
 
 struct Subscription {
@@ -97,7 +127,30 @@ impl Doors {
         answered.await.unwrap_or_else(|_| Err(stopping()))
     }
 
-    async fn subscribe(&self, filter: Filter, after: u64) -> Result<Subscription, Refusal> {
+    async fn show(&self, job: String) -> Result<Response, Refusal> {
+        let (row, result) = self.ask(|answer| Msg::Show { job, answer }).await?;
+        Ok(Response::Shown { row: Box::new(row), result: Box::new(result) })
+    }
+
+    /// All but the last answer are written here, each when it has been asked for: a batch may hold more text than fits
+    /// into memory.
+    async fn results(&self, batch: String, writer: &mut Writer) -> Result<Result<Response, Refusal>, LinkError> {
+        let (row, jobs) = match self.ask(|answer| Msg::Batch { batch, answer }).await {
+            Ok(found) => found,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let mut last = Ok(Response::Batch(Box::new(row)));
+        for job in jobs {
+            writer.send(&last.unwrap_or_else(refused)).await?;
+            last = self.show(job.into()).await;
+            if last.is_err() {
+                break;
+            }
+        }
+        Ok(last)
+    }
+
+    async fn subscribe(&self, filter: Filter, seen: Seen) -> Result<Subscription, Refusal> {
         let place = self.listeners.clone().try_acquire_owned().map_err(|_| Refusal {
             why: format!("{LISTENERS_MAX} clients listen already: end one of them"),
             usage: false,
@@ -115,7 +168,8 @@ impl Doors {
                 (self.publisher.listen(wanted), ids)
             }
         };
-        Ok(Subscription { _place: place, listener, jobs, told: HashMap::new(), after })
+        let Seen { all: after, of } = seen;
+        Ok(Subscription { _place: place, listener, jobs, told: of.into_iter().collect(), after })
     }
 
     async fn backlog(&self, job: &JobId, from: Position) -> Result<Piece, StoreError> {
@@ -131,7 +185,7 @@ impl Doors {
 impl Subscription {
     async fn tell(mut self, doors: &Doors, mut reader: Reader, mut writer: Writer) -> Result<(), LinkError> {
         for job in std::mem::take(&mut self.jobs) {
-            let mut from = Position::after(self.after);
+            let mut from = Position::after(self.told.get(&job).copied().unwrap_or(self.after));
             loop {
                 let piece = match doors.backlog(&job, from).await {
                     Ok(piece) => piece,

@@ -28,6 +28,7 @@ use crate::publish::Publisher;
 use crate::settings::Settings;
 use crate::store::lock::LockError;
 use crate::store::paths::PathError;
+use crate::store::batch_file::{self, BatchFile};
 use crate::store::routes::{self, NotBefore, RoutesError};
 use crate::store::{self, Appended, Lock, Recovered, Reply, StateDir, StoreError, StoreMessage};
 
@@ -74,7 +75,7 @@ pub async fn host(settings: Settings) -> Result<Host, StartError> {
 /// With another way of starting workers.
 pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, StartError> {
     let state = StateDir::new(&settings.state_dir);
-    let (lock, recovered, not_before) = tokio::task::spawn_blocking({
+    let Held { lock, recovered, batches, not_before } = tokio::task::spawn_blocking({
         let state = state.clone();
         move || take_hold(&state)
     })
@@ -100,7 +101,7 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     let (store, _) = store::start(state, published, None).await?;
     let notifier = Notifier::start().await?;
     let pool = Pool { settings: Arc::new(settings), store: store.clone(), publisher: publisher.clone(), family, start };
-    let arguments = Arguments { pool, notifier: notifier.clone(), recovered, not_before, address };
+    let arguments = Arguments { pool, notifier: notifier.clone(), recovered, batches, not_before, address };
     let (supervisor, supervising) = Supervisor::spawn(None, Supervisor, arguments).await?;
     store.link(supervisor.get_cell());
 
@@ -118,14 +119,33 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     Ok(Host { supervisor, supervising, store, notifier, listening, reaping, socket, _lock: lock })
 }
 
-fn take_hold(state: &StateDir) -> Result<(Lock, Vec<Recovered>, Vec<NotBefore>), StartError> {
+/// A state directory, held and read.
+struct Held {
+    lock: Lock,
+    /// In the order of submission.
+    recovered: Vec<Recovered>,
+    batches: Vec<BatchFile>,
+    not_before: Vec<NotBefore>,
+}
+
+fn take_hold(state: &StateDir) -> Result<Held, StartError> {
     let lock = Lock::take(state)?;
     state.create()?;
     let not_before = routes::load(&state.routes())?;
+    let batches = batch_file::recover_all(state)?;
     let mut recovered = store::recover_all(state)?;
     // Ids are random; `job.json` is written once, at submission.
     recovered.sort_by_cached_key(|run| submitted_at(&state.run(&run.id).spec()));
-    Ok((lock, recovered, not_before))
+    in_line_order(&mut recovered);
+    Ok(Held { lock, recovered, batches, not_before })
+}
+
+/// The jobs of a list are written side by side, so that times do not tell which came first; their lines do.
+fn in_line_order(recovered: &mut [Recovered]) {
+    let place = |run: &Recovered| run.progress.batch.as_ref().map(|place| (place.id.clone(), place.line.number));
+    for run in recovered.chunk_by_mut(|a, b| place(a).map(|(id, _)| id).eq(&place(b).map(|(id, _)| id))) {
+        run.sort_by_cached_key(place);
+    }
 }
 
 /// A service, cron and a terminal have different runtime directories or none: without the note they would not find the

@@ -11,6 +11,7 @@ pub mod policy_file;
 pub mod settings;
 
 // Decided here, without a clock.
+pub mod batch;
 pub mod job;
 pub mod naming;
 pub mod queue;

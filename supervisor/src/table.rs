@@ -11,7 +11,6 @@ use ukai_protocol::job::{CauseKind, JobSpec, JobStatus};
 use ukai_protocol::run_state::Progress;
 
 use crate::job::{self, IllegalTransition, Life, Step};
-use crate::naming::{self, NotOne};
 use crate::pool::actor::Msg as WorkerMsg;
 use crate::restart::Restarts;
 use crate::route::fit::Wants;
@@ -75,7 +74,7 @@ impl Job {
     }
 }
 
-/// The job that `text` names.
-pub fn resolve<'a>(jobs: &'a BTreeMap<JobId, Job>, text: &str) -> Result<&'a JobId, NotOne> {
-    naming::meant(jobs.iter().map(|(id, job)| (id, &*job.progress.name)), text)
+/// What jobs can be called.
+pub fn names(jobs: &BTreeMap<JobId, Job>) -> impl Iterator<Item = (&JobId, &str)> {
+    jobs.iter().map(|(id, job)| (id, &*job.progress.name))
 }

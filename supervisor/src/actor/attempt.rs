@@ -265,6 +265,9 @@ impl State {
             return tracing::error!(job = %id, %error, "the end of a job");
         }
         job.spec = None;
+        if let Some(place) = &job.progress.batch {
+            self.batches.ended(&place.id, id);
+        }
         let name = job.progress.name.clone();
         match &job.progress.outcome {
             Some(Outcome::Ended(cause)) if job.progress.status == JobStatus::Aborted => {

@@ -11,7 +11,7 @@ use ukai_protocol::job::CauseKind;
 
 use super::{Answer, Refusal, State};
 use crate::job::{Life, Step};
-use crate::naming::NotOne;
+use crate::naming::{self, Meant};
 use crate::pool::actor::{Msg as WorkerMsg, Stop};
 use crate::route::router::Opening;
 use crate::table::{self, Job};
@@ -40,15 +40,18 @@ pub(super) fn usage(why: impl Into<String>) -> Refusal {
 }
 
 impl State {
-    pub(super) fn list(&self, answer: Answer<Vec<JobRow>>, now: Instant) {
-        let mut jobs: Vec<_> = self.jobs.iter().collect();
-        jobs.sort_by_key(|(_, job)| job.order);
-        let surplus = jobs.len().saturating_sub(LIST_ROWS_MAX);
-        let _ = answer.send(Ok(jobs.into_iter().skip(surplus).map(|(id, job)| self.row(id, job, now)).collect()));
+    /// In the order of submission, and how many older ones did not fit.
+    pub(super) fn list(&self, jobs: &Selection, answer: Answer<(Vec<JobRow>, u64)>, now: Instant) {
+        let listed = self.select(jobs).map(|ids| {
+            let surplus = ids.len().saturating_sub(LIST_ROWS_MAX);
+            let jobs = ids.iter().skip(surplus).filter_map(|id| Some((id, self.jobs.get(id)?)));
+            (jobs.map(|(id, job)| self.row(id, job, now)).collect(), surplus as u64)
+        });
+        let _ = answer.send(listed);
     }
 
     pub(super) fn show(&self, job: &str, answer: Answer<(JobRow, JobResult)>, now: Instant) {
-        let shown = table::resolve(&self.jobs, job)
+        let shown = naming::job_meant(table::names(&self.jobs), self.batches.names(), job)
             .map_err(|why| usage(why.to_string()))
             .map(|id| (self.row(id, &self.jobs[id], now), self.jobs[id].result()));
         let _ = answer.send(shown);
@@ -90,9 +93,22 @@ impl State {
         let mut ids: Vec<JobId> = match jobs {
             Selection::All => self.jobs.keys().cloned().collect(),
             Selection::These(texts) => {
-                let resolved: Result<BTreeSet<&JobId>, NotOne> =
-                    texts.iter().map(|text| table::resolve(&self.jobs, text)).collect();
-                resolved.map_err(|why| usage(why.to_string()))?.into_iter().cloned().collect()
+                let mut ids = BTreeSet::new();
+                for text in texts {
+                    // Most come as ids, and many at once.
+                    if let Some(id) = text.parse().ok().filter(|id| self.jobs.contains_key(id)) {
+                        ids.insert(id);
+                        continue;
+                    }
+                    match naming::meant(table::names(&self.jobs), self.batches.names(), text) {
+                        Ok(Meant::Job(id)) => drop(ids.insert(id.clone())),
+                        Ok(Meant::Batch(id)) => {
+                            ids.extend(self.batches.get(id).into_iter().flat_map(|batch| batch.jobs()).cloned());
+                        }
+                        Err(why) => return Err(usage(why.to_string())),
+                    }
+                }
+                ids.into_iter().collect()
             }
         };
         ids.sort_by_key(|id| self.jobs.get(id).map(|job| job.order));
@@ -182,7 +198,7 @@ impl State {
     /// A process, or a record about one, is under way.
     pub(super) fn is_busy(&self) -> bool {
         let busy = |job: &Job| matches!(job.life, Life::Attempt { .. } | Life::Interrupting { .. } | Life::Closing);
-        !self.batches.is_empty() || self.jobs.values().any(busy)
+        !self.submissions.is_empty() || !self.lists.is_empty() || self.jobs.values().any(busy)
     }
 
     pub(super) fn answer_idlers(&mut self, now: Instant) {

@@ -16,12 +16,16 @@ use super::State;
 use crate::job::Life;
 use crate::pool::actor::Begin;
 use crate::queue::Rank;
+use crate::store::batch_file::BatchFile;
 use crate::store::{Problem, Recovered};
 use crate::table::Job;
 
 impl State {
     /// In the order of submission.
-    pub(super) fn take_over(&mut self, recovered: Vec<Recovered>) {
+    pub(super) fn take_over(&mut self, batches: Vec<BatchFile>, recovered: Vec<Recovered>) {
+        for BatchFile { id, name, void, told, .. } in batches {
+            self.batches.recall(id, name, void, told);
+        }
         for Recovered { id, spec, progress, problem } in recovered {
             let order = self.next_order();
             let ended = progress.outcome.is_some() || problem.is_some();
@@ -43,7 +47,12 @@ impl State {
                 (false, Some(_)) => Life::Attempt { attempt },
                 (false, None) => Life::Queued,
             };
+            let promised = progress.batch.as_ref().is_none_or(|place| self.batches.enter(place, &id, ended));
             self.jobs.insert(id.clone(), Job::new(spec, progress, life, order));
+            if life == Life::Queued && !promised {
+                self.close_unpromised(&id, "ukai was ended before its submission was whole");
+                continue;
+            }
             match (life, mark) {
                 (Life::Attempt { .. }, Some(mark)) => {
                     // One that is dead already is noticed at once, by the same road.

@@ -1,5 +1,6 @@
 //! `ukai cancel JOB…` and `ukai cancel --all`, the emergency stop: it works without a server too.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ukai_protocol::control::{Request, Response, Selection};
@@ -18,7 +19,7 @@ use crate::store::{Lock, Recovered, StoreError, loader};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Ids, names or unique beginnings of either
+    /// Ids, names or unique beginnings of ids, of jobs or batches
     #[arg(value_name = "JOB", required_unless_present = "all")]
     jobs: Vec<String>,
     /// Every job that has not ended
@@ -45,7 +46,7 @@ pub(crate) async fn cancel(context: &Context, args: Args) -> Result<u8, Failure>
             other => return Err(unexpected(&other)),
         },
         Who::Here(Some(lock)) => alone(context, selection, &lock)?,
-        Who::Here(None) => nowhere(selection)?,
+        Who::Here(None) => nowhere(context, selection)?,
     };
     if ids.is_empty() && context.output == Output::Text {
         print::note("ukai: nothing was left to cancel");
@@ -91,11 +92,11 @@ async fn end_if_stuck(context: &Context) -> Result<(), Failure> {
 }
 
 /// Without a state directory there is no job.
-fn nowhere(selection: Selection) -> Result<(Vec<JobId>, u8), Failure> {
+fn nowhere(context: &Context, selection: Selection) -> Result<(Vec<JobId>, u8), Failure> {
     match selection {
         Selection::All => Ok((Vec::new(), 0)),
         Selection::These(typed) => {
-            offline::find(Vec::new(), typed.first().map_or("", |typed| typed)).map(|_| (Vec::new(), 0))
+            offline::select(&context.state, Vec::new(), &typed).map(|_| (Vec::new(), 0))
         }
     }
 }
@@ -108,9 +109,8 @@ fn alone(context: &Context, selection: Selection, _lock: &Lock) -> Result<(Vec<J
     let wanted = match selection {
         Selection::All => None,
         Selection::These(typed) => {
-            let rows = || recovered.iter().map(|run| offline::row(run.id.clone(), &run.progress)).collect();
-            let found: Result<Vec<_>, _> = typed.iter().map(|typed| offline::find(rows(), typed)).collect();
-            Some(found?.into_iter().map(|row| row.id).collect::<Vec<_>>())
+            let rows = recovered.iter().map(|run| offline::row(run.id.clone(), &run.progress)).collect();
+            Some(offline::select(state, rows, &typed)?.into_iter().map(|row| row.id).collect::<BTreeSet<_>>())
         }
     };
     let grace = Duration::from_millis(context.loaded.config.supervision.term_grace_ms);

@@ -1,15 +1,18 @@
 //! The jobs as their logs tell, where no server listens. Reads only: to cut, quarantine or finish anything takes the
 //! lock, which a supervisor that is just starting may hold.
 
+use std::collections::HashMap;
 use std::io;
 
-use ukai_protocol::control::{Happened, JobResult, JobRow};
+use ukai_protocol::control::{BatchRow, Happened, JobResult, JobRow};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind, JobStatus, Outcome};
 use ukai_protocol::run_state::Progress;
 
 use super::failure::Failure;
-use crate::naming;
+use crate::batch::Batches;
+use crate::naming::{self, Meant};
+use crate::store::batch_file::{self, BatchFile};
 use crate::store::event_log::{self, Splitter, TooLong};
 use crate::store::log_file::{self, ReadError};
 use crate::store::paths::StateDir;
@@ -65,21 +68,68 @@ fn damaged(id: JobId, error: &StoreError) -> JobRow {
     JobRow { status: JobStatus::Aborted, ..row(id, &progress) }
 }
 
+/// The batches of these jobs.
+fn batches(state: &StateDir, rows: &[JobRow]) -> Result<Batches, Failure> {
+    let mut batches = Batches::default();
+    for BatchFile { id, name, void, told, .. } in batch_file::read_all(state)?.files {
+        batches.recall(id, name, void, told);
+    }
+    for row in rows {
+        if let Some(place) = &row.batch {
+            batches.enter(place, &row.id, row.status.is_ended());
+        }
+    }
+    Ok(batches)
+}
+
 /// One row and its result.
 pub(crate) fn shown(state: &StateDir, typed: &str) -> Result<(JobRow, JobResult), Failure> {
-    let row = find(rows(state)?, typed)?;
-    let mut result = JobResult::default();
-    if let Ok(replay) = loader::load(state, &row.id, None) {
-        result = JobResult::of(&replay.state.progress);
-    }
+    let rows = rows(state)?;
+    let batches = batches(state, &rows)?;
+    let id = naming::job_meant(names(&rows), batches.names(), typed).map_err(Failure::usage)?.clone();
+    let row = rows.into_iter().find(|row| row.id == id);
+    let row = row.ok_or_else(|| Failure::failed(format!("{id} vanished while it was looked for; try again")))?;
+    let result = result(state, &row.id);
     Ok((row, result))
 }
 
-/// The job that is meant, as a server would answer.
-pub(crate) fn find(rows: Vec<JobRow>, typed: &str) -> Result<JobRow, Failure> {
-    let id = naming::meant(rows.iter().map(|row| (&row.id, &*row.name)), typed).map_err(Failure::usage)?.clone();
-    let row = rows.into_iter().find(|row| row.id == id);
-    row.ok_or_else(|| Failure::failed(format!("{id} vanished while it was looked for; try again")))
+/// As far as its log can be believed: what is wrong with it stands in its row.
+pub(crate) fn result(state: &StateDir, id: &JobId) -> JobResult {
+    loader::load(state, id, None).map(|replay| JobResult::of(&replay.state.progress)).unwrap_or_default()
+}
+
+/// Of these jobs, those that are meant, as a server would answer.
+pub(crate) fn select(state: &StateDir, rows: Vec<JobRow>, typed: &[String]) -> Result<Vec<JobRow>, Failure> {
+    let batches = batches(state, &rows)?;
+    let mut ids = Vec::new();
+    for typed in typed {
+        match naming::meant(names(&rows), batches.names(), typed).map_err(Failure::usage)? {
+            Meant::Job(id) => ids.push(id.clone()),
+            Meant::Batch(id) => ids.extend(batches.get(id).into_iter().flat_map(|batch| batch.jobs()).cloned()),
+        }
+    }
+    Ok(in_order(rows, &ids))
+}
+
+/// The batch that is meant, and its jobs in the order of their lines.
+pub(crate) fn batch(state: &StateDir, typed: &str) -> Result<(BatchRow, Vec<JobRow>), Failure> {
+    let rows = rows(state)?;
+    let batches = batches(state, &rows)?;
+    let jobs = rows.iter().map(|row| (&row.id, &*row.name, row.batch.as_ref()));
+    let id = naming::batch_meant(batches.names(), jobs, typed).map_err(Failure::usage)?;
+    let name = batches.get(id).map(|batch| batch.name.clone()).unwrap_or_default();
+    let jobs: Vec<JobId> = batches.get(id).into_iter().flat_map(|batch| batch.jobs()).cloned().collect();
+    let batch = BatchRow { id: id.clone(), name, jobs: jobs.len() as u64 };
+    Ok((batch, in_order(rows, &jobs)))
+}
+
+fn names(rows: &[JobRow]) -> impl Iterator<Item = (&JobId, &str)> {
+    rows.iter().map(|row| (&row.id, &*row.name))
+}
+
+fn in_order(rows: Vec<JobRow>, ids: &[JobId]) -> Vec<JobRow> {
+    let mut rows: HashMap<JobId, JobRow> = rows.into_iter().map(|row| (row.id.clone(), row)).collect();
+    ids.iter().filter_map(|id| rows.remove(id)).collect()
 }
 
 /// The records of a run, as far as they verify.

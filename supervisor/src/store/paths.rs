@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use ukai_protocol::disk;
-use ukai_protocol::id::JobId;
+use ukai_protocol::id::{BatchId, JobId};
 
 /// `sun_path` holds 108 bytes with its closing NUL (unix(7)).
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -56,7 +56,7 @@ impl StateDir {
 
     /// Creates what is missing, each folder for its owner only.
     pub fn create(&self) -> Result<(), PathError> {
-        for path in [self.runs(), self.quarantine(), self.supervisor()] {
+        for path in [self.runs(), self.batches(), self.quarantine(), self.supervisor()] {
             disk::create_dir(&path).map_err(|error| PathError::Io { path, error })?;
         }
         Ok(())
@@ -75,6 +75,16 @@ impl StateDir {
     #[must_use]
     pub fn run(&self, id: &JobId) -> RunDir {
         RunDir { root: self.runs().join(id.as_str()) }
+    }
+
+    #[must_use]
+    pub fn batches(&self) -> PathBuf {
+        self.root.join("batches")
+    }
+
+    #[must_use]
+    pub fn batch(&self, id: &BatchId) -> PathBuf {
+        self.batches().join(format!("{id}.json"))
     }
 
     #[must_use]
