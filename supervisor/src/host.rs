@@ -26,9 +26,9 @@ use crate::pool::reaper::Family;
 use crate::pool::spawn;
 use crate::publish::Publisher;
 use crate::settings::Settings;
+use crate::store::batch_file::{self, BatchFile};
 use crate::store::lock::LockError;
 use crate::store::paths::PathError;
-use crate::store::batch_file::{self, BatchFile};
 use crate::store::routes::{self, NotBefore, RoutesError};
 use crate::store::{self, Appended, Lock, Recovered, Reply, StateDir, StoreError, StoreMessage};
 

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so and stops")]
 
 mod bad_input;
+mod batch;
 mod cancel;
 mod crash;
 mod demo;

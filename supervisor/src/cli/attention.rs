@@ -1,6 +1,6 @@
 //! The banner: one line on stderr of every verb while jobs need a person (spec §10).
 
-use ukai_protocol::control::JobRow;
+use ukai_protocol::control::{JobRow, Selection};
 
 use super::client::Client;
 use super::context::Context;
@@ -13,7 +13,7 @@ const NAMED_MAX: usize = 3;
 /// told there.
 pub(crate) async fn banner(context: &Context) {
     let rows = match Client::connect(context).await {
-        Ok(Some(client)) => client.rows().await,
+        Ok(Some(client)) => client.rows(Selection::All).await.map(|(rows, _)| rows),
         Ok(None) => offline::rows(&context.state),
         Err(failure) => Err(failure),
     };

@@ -95,9 +95,7 @@ async fn end_if_stuck(context: &Context) -> Result<(), Failure> {
 fn nowhere(context: &Context, selection: Selection) -> Result<(Vec<JobId>, u8), Failure> {
     match selection {
         Selection::All => Ok((Vec::new(), 0)),
-        Selection::These(typed) => {
-            offline::select(&context.state, Vec::new(), &typed).map(|_| (Vec::new(), 0))
-        }
+        Selection::These(typed) => offline::select(&context.state, Vec::new(), &typed).map(|_| (Vec::new(), 0)),
     }
 }
 

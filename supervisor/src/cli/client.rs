@@ -15,6 +15,8 @@ use crate::store::lock::LockError;
 
 /// The supervisor answers from memory; only a cancel waits for processes to end.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
+/// Ten thousand jobs become durable on a slow disk.
+const SUBMIT_DEADLINE: Duration = Duration::from_secs(600);
 /// Far above any `term_grace` in use.
 const CANCEL_DEADLINE: Duration = Duration::from_secs(300);
 
@@ -73,8 +75,26 @@ impl Client {
 
     /// One request, its one answer. A refusal is a failure in the server's words.
     pub async fn ask(mut self, request: &Request) -> Result<Response, Failure> {
+        self.put(request).await
+    }
+
+    /// The same, where more is to be asked on this connection.
+    pub async fn put(&mut self, request: &Request) -> Result<Response, Failure> {
         self.send(request).await?;
-        let deadline = if matches!(request, Request::Cancel { .. }) { CANCEL_DEADLINE } else { ANSWER_DEADLINE };
+        let deadline = match request {
+            Request::Cancel { .. } => CANCEL_DEADLINE,
+            Request::Submit { .. } => SUBMIT_DEADLINE,
+            _ => ANSWER_DEADLINE,
+        };
+        self.answer(deadline).await
+    }
+
+    /// The next answer to a request that has several.
+    pub async fn more(&mut self) -> Result<Response, Failure> {
+        self.answer(ANSWER_DEADLINE).await
+    }
+
+    async fn answer(&mut self, deadline: Duration) -> Result<Response, Failure> {
         match tokio::time::timeout(deadline, self.next()).await {
             Ok(Ok(Some(Response::Refused { why, usage: true }))) => Err(Failure::usage(why)),
             Ok(Ok(Some(Response::Refused { why, usage: false }))) => Err(Failure::failed(why)),
@@ -88,9 +108,10 @@ impl Client {
         }
     }
 
-    pub async fn rows(self) -> Result<Vec<JobRow>, Failure> {
-        match self.ask(&Request::List { jobs: Selection::All }).await? {
-            Response::Jobs { rows, .. } => Ok(rows),
+    /// In the order of submission, and how many older ones did not fit.
+    pub async fn rows(self, jobs: Selection) -> Result<(Vec<JobRow>, u64), Failure> {
+        match self.ask(&Request::List { jobs }).await? {
+            Response::Jobs { rows, left_out } => Ok((rows, left_out)),
             other => Err(unexpected(&other)),
         }
     }

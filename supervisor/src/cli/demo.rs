@@ -22,7 +22,8 @@ use super::client::{Client, unexpected};
 use super::context::Context;
 use super::failure::Failure;
 use super::signals::Signals;
-use super::{Global, Output, json, print, submit};
+use super::submit::Submission;
+use super::{Global, Output, json, print};
 use crate::host;
 use board::Board;
 use provider::Provider;
@@ -82,7 +83,7 @@ async fn play(context: &Context, folder: &Path) -> Result<Vec<(JobRow, JobResult
         folder.display(),
         cast::WORDS[VICTIM]
     ));
-    let ids = submit::send(Client::connect_or_say(context, gone).await?, cast::jobs(folder)).await?;
+    let ids = Submission::of(cast::jobs(folder)).send(Client::connect_or_say(context, gone).await?).await?.ids;
     let mut link = Client::connect_or_say(context, gone).await?;
     let jobs = Selection::These(ids.iter().map(ToString::to_string).collect());
     link.send(&Request::Subscribe { filter: Filter { jobs, deltas: false }, seen: Seen::default() }).await?;

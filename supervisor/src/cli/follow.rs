@@ -1,7 +1,10 @@
-//! Follows jobs at a supervisor to their ends: progress, deltas, results, one exit code.
+//! Follows jobs at a supervisor to their ends: what happens to them, what they say, one exit code.
 //!
-//! The supervisor may be another process or our own; both are spoken to by the socket, so that there is one road.
-//! A listener that was too slow, or whose connection broke, asks again for what came after the last record it saw.
+//! The supervisor may be another process or our own; both are spoken to by the socket, so that there is one road. How
+//! jobs stand is the fold of their records here too: nothing is asked for that was told. A listener that was too slow, or
+//! whose connection broke, asks again for what came after the last record that it saw of each job.
+
+mod view;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,22 +12,21 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 use ukai_protocol::control::{Filter, Happened, JobResult, JobRow, Request, Response, Seen, Selection};
 use ukai_protocol::event::Event;
-use ukai_protocol::id::JobId;
+use ukai_protocol::id::{BatchId, JobId};
 use ukai_protocol::job::JobStatus;
+use ukai_protocol::run_state::Progress;
 
+use self::view::View;
 use super::client::{Client, unexpected};
 use super::context::Context;
 use super::failure::Failure;
-use super::print::{self, Screen};
-use super::progress::{Say, say};
-use super::{Output, json, table};
+use super::offline;
 
 /// A job may end without a record that says so (its disk refuses, its log is quarantined): now and then, ask.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How long a supervisor may be away (it re-executes itself for an upgrade) before it counts as gone.
 const AWAY_MAX: Duration = Duration::from_secs(10);
 const RECONNECT_EVERY: Duration = Duration::from_millis(100);
-const DELTA_CHARS_SHOWN: usize = 200;
 
 /// What someone who watches may still want to say.
 pub(crate) enum Wish {
@@ -44,19 +46,26 @@ pub(crate) struct End {
 
 const INTERRUPTED: u8 = 130;
 
+/// A list's jobs are looked at together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Batch {
+    pub id: BatchId,
+    pub name: String,
+    /// Jobs that were queued just now; the others were known.
+    pub added: u64,
+}
+
 pub(crate) struct Follow<'a> {
     context: &'a Context,
     jobs: BTreeMap<JobId, Watched>,
     order: Vec<JobId>,
-    screen: Screen,
-    /// Nobody reads stdout any more: the jobs go on all the same.
-    stdout_closed: bool,
+    view: View,
 }
 
 #[derive(Default)]
 struct Watched {
-    seq: u64,
-    delta: String,
+    /// The fold of what was told.
+    progress: Progress,
     /// What it waits for, as last told.
     note: String,
     /// Its last record said for how long it waits.
@@ -65,9 +74,9 @@ struct Watched {
 }
 
 impl<'a> Follow<'a> {
-    pub fn new(context: &'a Context, order: Vec<JobId>) -> Self {
+    pub fn new(context: &'a Context, order: Vec<JobId>, batch: Option<Batch>) -> Self {
         let jobs = order.iter().map(|id| (id.clone(), Watched::default())).collect();
-        Follow { context, jobs, order, screen: Screen::new(), stdout_closed: false }
+        Follow { context, jobs, order, view: View::new(context.output, batch) }
     }
 
     /// Until all have ended, or someone leaves. `wish` is asked again and again, and dropped while it waits.
@@ -75,12 +84,14 @@ impl<'a> Follow<'a> {
         // Not at once: most wait for a moment only, and what they wait for is told.
         let mut look = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut draw = tokio::time::interval(view::DRAW_EVERY);
+        draw.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut link = self.subscribe().await?;
-        while self.jobs.values().any(|seen| seen.ended.is_none()) {
+        while self.jobs.values().any(|job| job.ended.is_none()) {
             tokio::select! {
                 told = link.next() => match told {
                     Ok(Some(response)) => {
-                        if self.told(response).await? {
+                        if self.told(response)? {
                             link = self.subscribe().await?;
                         }
                     }
@@ -90,28 +101,39 @@ impl<'a> Follow<'a> {
                         link = self.subscribe().await?;
                     }
                 },
+                _ = draw.tick() => self.draw(),
                 _ = look.tick() => self.look().await?,
                 wished = wish() => match wished {
                     Wish::Cancel => self.cancel().await?,
                     Wish::Leave => {
-                        self.screen.clear();
+                        self.view.clear();
                         return Ok(End { code: INTERRUPTED, left: true });
                     }
                 },
             }
         }
-        self.screen.clear();
-        Ok(End { code: self.results(), left: false })
+        Ok(self.results())
+    }
+
+    /// Where no server listens: what their logs say. None: they have not all ended, and nothing goes on here.
+    pub fn from_logs(mut self) -> Result<Option<End>, Failure> {
+        for id in self.order.clone() {
+            offline::records(&self.context.state, &id, |happened| {
+                self.happened(&happened);
+            })?;
+        }
+        let ended = self.jobs.values().all(|job| job.ended.is_some());
+        self.view.clear();
+        Ok(ended.then(|| self.results()))
     }
 
     async fn subscribe(&mut self) -> Result<Client, Failure> {
         let since = Instant::now();
-        let open = |seen: &&Watched| seen.ended.is_none();
-        let jobs = self.order.iter().map(ToString::to_string).collect();
-        let after = self.jobs.values().filter(open).map(|seen| seen.seq).min().unwrap_or(0);
-        let deltas = self.context.output == Output::StreamJson || self.screen.is_terminal();
-        let seen = Seen { all: after, of: Vec::new() };
-        let request = Request::Subscribe { filter: Filter { jobs: Selection::These(jobs), deltas }, seen };
+        let open: Vec<_> = self.jobs.iter().filter(|(_, job)| job.ended.is_none()).collect();
+        let jobs = Selection::These(open.iter().map(|(id, _)| id.to_string()).collect());
+        let of = open.iter().filter(|(_, job)| job.progress.seq > 0);
+        let seen = Seen { all: 0, of: of.map(|(id, job)| ((*id).clone(), job.progress.seq)).collect() };
+        let request = Request::Subscribe { filter: Filter { jobs, deltas: self.view.wants_deltas() }, seen };
         loop {
             let failure = match Client::connect(self.context).await {
                 Ok(Some(mut client)) => match client.send(&request).await {
@@ -129,10 +151,10 @@ impl<'a> Follow<'a> {
     }
 
     /// Takes one message; `true`: records were missed, subscribe again.
-    async fn told(&mut self, response: Response) -> Result<bool, Failure> {
+    fn told(&mut self, response: Response) -> Result<bool, Failure> {
         match response {
-            Response::Happened(happened) => self.happened(*happened).await?,
-            Response::Delta { job, step, text } => self.delta(&job, step, &text),
+            Response::Happened(happened) => return Ok(self.happened(&happened)),
+            Response::Delta { job, step, text } => self.view.delta(&job, step, &text),
             Response::Missed { .. } => return Ok(true),
             Response::Live => {}
             Response::Refused { why, usage: true } => return Err(Failure::usage(why)),
@@ -142,106 +164,91 @@ impl<'a> Follow<'a> {
         Ok(false)
     }
 
-    async fn happened(&mut self, happened: Happened) -> Result<(), Failure> {
-        let Some(seen) = self.jobs.get_mut(&happened.job) else { return Ok(()) };
-        if happened.seq <= seen.seq {
-            return Ok(());
+    /// `true`: one before it is missing.
+    fn happened(&mut self, happened: &Happened) -> bool {
+        let Some(job) = self.jobs.get_mut(&happened.job) else { return false };
+        if happened.seq <= job.progress.seq {
+            return false;
         }
-        seen.seq = happened.seq;
-        seen.delta.clear();
-        seen.waits = matches!(happened.event, Event::Waiting { wait_ms: Some(_), .. });
-        match self.context.output {
-            Output::StreamJson => self.out(&json::event(&happened)),
-            Output::Text | Output::Json => match say(&happened.event) {
-                Say::Line(text) => self.screen.line(&format!("{}  {text}", happened.job)),
-                Say::Moment(text) => self.screen.moment(&format!("{}  {text}", happened.job)),
-                Say::Nothing => {}
-            },
+        if happened.seq > job.progress.seq + 1 {
+            return true;
         }
-        if matches!(happened.event, Event::Finished { .. }) {
-            self.look().await?;
+        if let Err(illegal) = job.progress.apply(&happened.event) {
+            // The supervisor thinks otherwise, and it is its log.
+            tracing::warn!(job = %happened.job, %illegal, "a record is shown that does not fold");
+            job.progress.seq = happened.seq;
         }
-        Ok(())
+        job.waits = matches!(happened.event, Event::Waiting { wait_ms: Some(_), .. });
+        self.view.happened(happened);
+        if job.progress.outcome.is_some() && job.ended.is_none() {
+            let row = JobRow::of(happened.job.clone(), &job.progress, String::new());
+            job.end(&mut self.view, row, JobResult::of(&job.progress));
+        }
+        false
     }
 
-    fn delta(&mut self, job: &JobId, step: u64, text: &str) {
-        if self.context.output == Output::StreamJson {
-            return self.out(&json::delta(job, step, text));
-        }
-        let Some(seen) = self.jobs.get_mut(job) else { return };
-        seen.delta.push_str(text);
-        let keep = seen.delta.char_indices().rev().nth(DELTA_CHARS_SHOWN).map_or(0, |(at, _)| at);
-        seen.delta.drain(..keep);
-        self.screen.moment(&format!("{job}  step {step}: {}", seen.delta));
-    }
-
-    /// Asks how the open jobs stand, and keeps the results of those that have ended.
+    /// Asks how the open jobs stand, for what no record says.
     async fn look(&mut self) -> Result<(), Failure> {
-        let open: Vec<_> =
-            self.jobs.iter().filter(|(_, seen)| seen.ended.is_none()).map(|(id, _)| id.clone()).collect();
-        for id in open {
-            let Some(client) = Client::connect(self.context).await? else { return Ok(()) };
-            let (row, result) = client.shown(id.as_str()).await?;
-            let Some(seen) = self.jobs.get_mut(&id) else { continue };
+        let open = self.jobs.iter().filter(|(_, job)| job.ended.is_none()).map(|(id, _)| id.to_string());
+        let jobs = Selection::These(open.collect());
+        let Some(client) = Client::connect(self.context).await? else { return Ok(()) };
+        let (rows, _) = client.rows(jobs).await?;
+        for row in rows {
+            let Some(job) = self.jobs.get_mut(&row.id) else { continue };
             if row.status.is_ended() {
-                seen.ended = Some((row, result));
-            } else if !seen.waits
+                let Some(client) = Client::connect(self.context).await? else { return Ok(()) };
+                let (row, result) = client.shown(row.id.as_str()).await?;
+                if job.ended.is_none() {
+                    job.end(&mut self.view, row, result);
+                }
+            } else if !job.waits
                 && let Some(note) = waits(&row)
-                && differs(&seen.note, note)
+                && differs(&job.note, note)
             {
-                note.clone_into(&mut seen.note);
-                self.screen.line(&format!("{id}  {}: {note}", row.status));
+                note.clone_into(&mut job.note);
+                self.view.waits(&row.id, row.status, note);
             }
         }
         Ok(())
     }
 
+    fn draw(&mut self) {
+        let jobs = &self.jobs;
+        self.view.draw(|| {
+            jobs.iter().map(|(id, job)| match &job.ended {
+                Some((row, _)) => row.clone(),
+                None => JobRow::of(id.clone(), &job.progress, String::new()),
+            })
+        });
+    }
+
     async fn cancel(&mut self) -> Result<(), Failure> {
-        self.screen.line("ukai: cancelling; a second Ctrl-C ends everything here");
-        let open = self.jobs.iter().filter(|(_, seen)| seen.ended.is_none()).map(|(id, _)| id.to_string()).collect();
+        self.view.say("cancelling; a second Ctrl-C ends everything here");
+        let open = self.jobs.iter().filter(|(_, job)| job.ended.is_none()).map(|(id, _)| id.to_string()).collect();
         let Some(mut client) = Client::connect(self.context).await? else { return Ok(()) };
         // Not waited for: the ends arrive as records, and a second wish must be heard meanwhile.
         client.send(&Request::Cancel { jobs: Selection::These(open) }).await
     }
 
-    fn out(&mut self, line: &str) {
-        if !self.stdout_closed {
-            self.stdout_closed = !print::out(&format!("{line}\n"));
-        }
-    }
-
-    fn results(mut self) -> u8 {
+    fn results(mut self) -> End {
         let ended: Vec<_> = self.order.iter().filter_map(|id| self.jobs.get_mut(id)?.ended.take()).collect();
-        let several = ended.len() > 1;
-        let mut codes = Vec::new();
-        for (row, result) in &ended {
-            match self.context.output {
-                Output::Json | Output::StreamJson => self.out(&json::result(row, result)),
-                Output::Text => {
-                    let text = print::clean(result.text.trim_end());
-                    let title = if several {
-                        format!("== {} ({})\n", print::brief(&row.name, 64), row.id)
-                    } else {
-                        String::new()
-                    };
-                    if several || !text.is_empty() {
-                        self.out(&format!("{title}{text}"));
-                    }
-                    let why = table::why(row);
-                    if !why.is_empty() {
-                        print::note(&format!("ukai: {} {}: {why}; type: ukai show {}", row.id, row.status, row.id));
-                    }
-                }
-            }
-            codes.push(row.outcome.as_ref().map_or(super::failure::FAILED, ukai_protocol::job::Outcome::exit_code));
-        }
-        worst(&codes)
+        End { code: self.view.results(&ended), left: false }
+    }
+}
+
+impl Watched {
+    fn end(&mut self, view: &mut View, row: JobRow, result: JobResult) {
+        view.ended(&row, &result);
+        // Of a batch only rows are wanted at the end, and it may be large.
+        let result = if view.is_of_batch() { JobResult::default() } else { result };
+        self.progress.text = String::new();
+        self.ended = Some((row, result));
     }
 }
 
 /// What someone who sees nothing happen wants to know.
 fn waits(row: &JobRow) -> Option<&str> {
-    let waits = matches!(row.status, JobStatus::Queued | JobStatus::Waiting);
+    let waits = matches!(row.status, JobStatus::Queued | JobStatus::Waiting | JobStatus::Paused);
     (waits && !row.note.is_empty()).then_some(&*row.note)
 }
 
@@ -249,11 +256,6 @@ fn waits(row: &JobRow) -> Option<&str> {
 fn differs(before: &str, note: &str) -> bool {
     let words = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
     words(before) != words(note)
-}
-
-/// The exit code of several jobs (spec §14): 0 if all completed, else the worst.
-fn worst(codes: &[u8]) -> u8 {
-    [6, 1, 5, 4, 3, 130, 7].into_iter().find(|code| codes.contains(code)).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -268,13 +270,6 @@ mod tests {
             ("no provider may be asked for another 40 s", "0 before it", true),
         ] {
             assert_eq!(differs(before, note), told, "{before:?}, {note:?}");
-        }
-    }
-
-    #[test]
-    fn the_worst_end_is_the_exit_code() {
-        for (codes, code) in [(&[0, 0][..], 0), (&[0, 7], 7), (&[7, 130, 4], 4), (&[1, 6], 6), (&[3, 5], 5), (&[], 0)] {
-            assert_eq!(worst(codes), code, "{codes:?}");
         }
     }
 }

@@ -3,12 +3,17 @@
 
 #![deny(clippy::disallowed_methods)]
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use ukai_protocol::control::{DeniedCall, Happened, JobResult, JobRow};
 use ukai_protocol::event::Event;
-use ukai_protocol::id::JobId;
+use ukai_protocol::id::{BatchId, JobId};
 use ukai_protocol::job::{JobStatus, Outcome, Used};
+
+use super::follow::Batch;
+use super::tally::Tally;
 
 /// Of a record, as in the log.
 const RECORD_VERSION: u32 = 1;
@@ -66,6 +71,29 @@ struct ResultLine<'a> {
 }
 
 #[derive(Serialize)]
+struct BatchResultLine<'a> {
+    r#type: &'static str,
+    batch: &'a BatchId,
+    name: &'a str,
+    jobs: u64,
+    /// Queued by this very command; the others were known.
+    added: u64,
+    completed: u64,
+    aborted: u64,
+    cancelled: u64,
+    attention: u64,
+    causes: &'a BTreeMap<String, u64>,
+    steps: u64,
+    tool_calls: u64,
+    tokens: Tokens,
+    cost_usd: f64,
+    /// Of all its jobs, added up.
+    run_time_ms: u64,
+    restarts: u64,
+    exit_code: u8,
+}
+
+#[derive(Serialize)]
 struct EventLine<'a> {
     r#type: &'static str,
     job_id: &'a JobId,
@@ -91,7 +119,7 @@ pub fn row(row: &JobRow) -> String {
     line(&Row {
         job_id: &row.id,
         name: &row.name,
-        batch: None,
+        batch: batch(row),
         status: row.status,
         reason,
         cause,
@@ -113,7 +141,7 @@ pub fn result(row: &JobRow, result: &JobResult) -> String {
         r#type: "result",
         job_id: &row.id,
         name: &row.name,
-        batch: None,
+        batch: batch(row),
         status: row.status,
         reason,
         cause,
@@ -129,6 +157,30 @@ pub fn result(row: &JobRow, result: &JobResult) -> String {
         denied: &result.denied,
         files_changed: [],
         resume_token: None,
+    })
+}
+
+/// The last line of a batch.
+#[must_use]
+pub fn batch_result(batch: &Batch, tally: &Tally) -> String {
+    line(&BatchResultLine {
+        r#type: "batch_result",
+        batch: &batch.id,
+        name: &batch.name,
+        jobs: tally.jobs,
+        added: batch.added,
+        completed: tally.completed,
+        aborted: tally.aborted,
+        cancelled: tally.cancelled,
+        attention: tally.attention,
+        causes: &tally.causes,
+        steps: tally.used.steps,
+        tool_calls: tally.used.tool_calls,
+        tokens: tokens(&tally.used),
+        cost_usd: tally.used.cost_usd,
+        run_time_ms: tally.used.run_time_ms,
+        restarts: tally.restarts,
+        exit_code: tally.exit_code(),
     })
 }
 
@@ -165,6 +217,10 @@ fn ended(outcome: Option<&Outcome>) -> (Option<String>, Option<Cause<'_>>) {
         }
         Some(Outcome::Completed { .. }) | None => (None, None),
     }
+}
+
+fn batch(row: &JobRow) -> Option<&str> {
+    row.batch.as_ref().map(|place| place.id.as_str())
 }
 
 fn tokens(used: &Used) -> Tokens {

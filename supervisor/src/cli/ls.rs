@@ -1,15 +1,20 @@
 //! `ukai ls`: all jobs, from the server or, where none listens, from their logs.
 
+use ukai_protocol::control::Selection;
+
 use super::client::Client;
 use super::context::Context;
 use super::failure::Failure;
 use super::{Output, json, offline, print, table};
 
 pub(crate) async fn ls(context: &Context) -> Result<u8, Failure> {
-    let rows = match Client::connect(context).await? {
-        Some(client) => client.rows().await?,
-        None => offline::rows(&context.state)?,
+    let (rows, left_out) = match Client::connect(context).await? {
+        Some(client) => client.rows(Selection::All).await?,
+        None => (offline::rows(&context.state)?, 0),
     };
+    if left_out > 0 {
+        print::note(&format!("ukai: {left_out} older jobs are not listed; `ukai show ID` shows each of them"));
+    }
     let text = match context.output {
         Output::Json => format!("[{}]\n", rows.iter().map(json::row).collect::<Vec<_>>().join(",")),
         Output::StreamJson => rows.iter().map(|row| json::row(row) + "\n").collect(),

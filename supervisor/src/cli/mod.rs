@@ -7,11 +7,14 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 
 // The verbs.
+mod attach;
 mod cancel;
 mod completions;
 mod demo;
 mod doctor;
+mod logs;
 mod ls;
+mod results;
 mod run;
 mod script;
 mod serve;
@@ -29,8 +32,10 @@ mod json;
 mod offline;
 mod print;
 mod progress;
+mod records;
 mod signals;
 mod table;
+mod tally;
 mod words;
 
 use context::Context;
@@ -81,10 +86,16 @@ enum Verb {
     Run(run::Args),
     /// Queue jobs at the running server and print their ids
     Submit(submit::Args),
+    /// Print what became of a list, a row for each line
+    Results(results::Args),
     /// List the jobs
     Ls,
     /// Show one job
     Show(show::Args),
+    /// Print what happened to jobs so far
+    Logs(logs::Args),
+    /// Watch jobs to their ends: what happened so far, then what happens
+    Attach(attach::Args),
     /// End jobs, with everything that they started
     Cancel(cancel::Args),
     /// Say what is in force here, where it comes from and what is missing
@@ -144,8 +155,11 @@ fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
             Verb::Serve => serve::serve(&context).await,
             Verb::Run(args) => run::run(&context, args).await,
             Verb::Submit(args) => submit::submit(&context, args).await,
+            Verb::Results(args) => results::results(&context, &args).await,
             Verb::Ls => ls::ls(&context).await,
             Verb::Show(args) => show::show(&context, &args).await,
+            Verb::Logs(args) => logs::logs(&context, &args).await,
+            Verb::Attach(args) => attach::attach(&context, &args).await,
             Verb::Cancel(args) => cancel::cancel(&context, args).await,
             Verb::Doctor => doctor::doctor(&context).await,
             Verb::Demo(_) | Verb::Script(_) | Verb::Completions(_) => Ok(0),

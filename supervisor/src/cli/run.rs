@@ -1,16 +1,18 @@
 //! `ukai run`: jobs now, in this terminal. At the running server, or hosting one for as long as something runs.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use ukai_protocol::control::Joined;
 use ukai_protocol::id::JobId;
-use ukai_protocol::job::JobSpec;
 
 use super::client::{Client, Who, server_or};
 use super::context::Context;
 use super::failure::Failure;
-use super::follow::{End, Follow, Wish};
+use super::follow::{Batch, End, Follow, Wish};
 use super::serve::drain;
 use super::signals::{Heard, Signals};
+use super::submit::{Queued, Submission};
 use super::{job, print, submit};
 use crate::actor::Idle;
 use crate::host::{self, Host};
@@ -35,23 +37,19 @@ pub(crate) struct Args {
     #[arg(long = "file", value_name = "JOB", num_args = 1.., conflicts_with = "prompt")]
     files: Vec<PathBuf>,
     #[command(flatten)]
+    each: submit::Each,
+    #[command(flatten)]
     flags: job::Flags,
 }
 
 pub(crate) async fn run(context: &Context, args: Args) -> Result<u8, Failure> {
-    let mut notes = Vec::new();
-    let jobs = match &args.prompt {
-        Some(prompt) => job::from_prompt(context, prompt, &args.flags, &mut notes).map(|job| vec![job]),
-        None if args.files.is_empty() => Err(Failure::usage(
+    if args.prompt.is_none() && args.files.is_empty() {
+        return Err(Failure::usage(
             "there is nothing to run: give a PROMPT (`ukai run \"what is to be done\"`, `-` reads it from stdin) or job \
              files (`ukai run --file JOB`)",
-        )),
-        None => job::from_files(context, &args.files, &args.flags, &mut notes),
-    };
-    for note in notes {
-        print::note(&format!("ukai: {note}"));
+        ));
     }
-    let jobs = jobs?;
+    let jobs = submit::read(context, args.prompt.as_deref(), &args.files, &args.each, &args.flags)?;
     let mut signals = Signals::new()?;
     if let Some(client) = Client::connect(context).await? {
         return Ok(follow(context, client, jobs, &mut signals, None).await?.code);
@@ -79,17 +77,25 @@ const NOBODY_TO_ASK: u8 = 4;
 async fn follow(
     context: &Context,
     client: Client,
-    jobs: Vec<JobSpec>,
+    jobs: Submission,
     signals: &mut Signals,
     host: Option<&Host>,
 ) -> Result<End, Failure> {
-    let ids = submit::send(client, jobs).await?;
+    let Queued { ids, batch } = jobs.send(client).await?;
+    let added = ids.len();
+    if let Some(joined) = &batch {
+        print::note(&format!("ukai: {}", submit::said(joined, added)));
+    }
+    let (ids, batch) = match batch {
+        Some(Joined { id, name, jobs }) => (jobs, Some(Batch { id, name, added: added as u64 })),
+        None => (ids, None),
+    };
     let mut asked = false;
     let wish = async || match signals.next().await {
         Heard::Interrupt if !std::mem::replace(&mut asked, true) => Wish::Cancel,
         Heard::Interrupt | Heard::Terminate => Wish::Leave,
     };
-    let following = Follow::new(context, ids.clone()).until_ended(wish);
+    let following = Follow::new(context, ids.clone(), batch).until_ended(wish);
     let Some(host) = host else { return following.await };
     tokio::select! {
         biased;
@@ -103,6 +109,7 @@ async fn follow(
 
 /// Returns once nothing runs here, and some of these jobs cannot start soon.
 async fn cannot_start(host: &Host, ids: &[JobId]) -> Idle {
+    let ids: BTreeSet<_> = ids.iter().collect();
     match host.idle().await {
         Some(idle) if idle.queued.iter().any(|(id, _)| ids.contains(id)) => idle,
         // They have ended, and whoever follows them says so.

@@ -1,11 +1,12 @@
 //! `ukai show JOB`: where it stands, why, and what it said.
 
-use ukai_protocol::control::{Filter, JobResult, JobRow, Request, Response, Seen, Selection};
+use ukai_protocol::control::{JobResult, JobRow};
 use ukai_protocol::job::Outcome;
 
-use super::client::{Client, unexpected};
+use super::client::Client;
 use super::context::Context;
 use super::failure::Failure;
+use super::records::records;
 use super::{Output, json, offline, print, progress, table, words};
 use crate::store::spec_file::{self, Loaded};
 
@@ -15,7 +16,7 @@ const PROMPT_CHARS_MAX: usize = 200;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Its id, its name, or a unique beginning of either
+    /// Its id, its name, or a unique beginning of its id
     job: String,
 }
 
@@ -32,7 +33,8 @@ pub(crate) async fn show(context: &Context, args: &Args) -> Result<u8, Failure> 
             print::out(&text(context, &row, &result));
         }
         Output::StreamJson => {
-            records(context, &row).await?;
+            let each = |happened: &_| print::out(&format!("{}\n", json::event(happened)));
+            records(context, std::slice::from_ref(&row.id), each).await?;
             print::out(&format!("{}\n", json::result(&row, &result)));
         }
     }
@@ -64,6 +66,9 @@ fn text(context: &Context, row: &JobRow, result: &JobResult) -> String {
     } else {
         line("why", table::why(row));
     }
+    if let Some(place) = &row.batch {
+        line("batch", format!("{} ({}), line {}", place.id, place.name, place.line.number));
+    }
     line("attention", if row.attention { "yes".to_owned() } else { String::new() });
     if let Some(spec) = spec {
         line("workdir", spec.workdir.display().to_string());
@@ -88,31 +93,4 @@ fn text(context: &Context, row: &JobRow, result: &JobResult) -> String {
     let said = print::clean(result.text.trim_end());
     let said = if said.is_empty() { said } else { format!("\n{said}\n") };
     table::columns(&lines) + &said
-}
-
-/// Everything in its log so far.
-async fn records(context: &Context, row: &JobRow) -> Result<(), Failure> {
-    let each = |happened: &_| print::out(&format!("{}\n", json::event(happened)));
-    let Some(mut client) = Client::connect(context).await? else {
-        return offline::records(&context.state, &row.id, |happened| {
-            each(&happened);
-        });
-    };
-    let filter = Filter { jobs: Selection::These(vec![row.id.to_string()]), deltas: false };
-    client.send(&Request::Subscribe { filter, seen: Seen::default() }).await?;
-    let broken = |why: String| Failure::failed(format!("reading the records of {}: {why}; try again", row.id));
-    loop {
-        match client.next().await.map_err(|error| broken(error.to_string()))? {
-            Some(Response::Happened(happened)) => {
-                if !each(&happened) {
-                    return Ok(());
-                }
-            }
-            Some(Response::Live) => return Ok(()),
-            Some(Response::Missed { count }) => return Err(broken(format!("{count} were left out"))),
-            Some(Response::Refused { why, .. }) => return Err(broken(why)),
-            Some(other) => return Err(unexpected(&other)),
-            None => return Err(broken("the server closed the connection".to_owned())),
-        }
-    }
 }

@@ -1,8 +1,10 @@
 //! `ukai submit JOB…`: queues at the running server and returns. All jobs or none.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use ukai_protocol::control::{NewJob, Request, Response, SUBMIT_JOBS_MAX};
+use ukai_protocol::codec;
+use ukai_protocol::control::{Joined, NewJob, Request, Response, SUBMIT_JOBS_MAX, ToBatch};
+use ukai_protocol::frame::FRAME_BYTES_MAX;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::JobSpec;
 
@@ -10,9 +12,12 @@ use super::client::{Client, unexpected};
 use super::context::Context;
 use super::failure::Failure;
 use super::{Output, job, print};
+use crate::job_file;
 
 const NO_SERVER: &str =
     "start one with `ukai serve` (in another terminal, or as a service), or run the job at once with `ukai run`";
+/// Of one part of a submission: what is around the jobs has room beside them.
+const PART_BYTES_MAX: usize = FRAME_BYTES_MAX / 2;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -23,38 +28,128 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEXT", conflicts_with = "files", allow_hyphen_values = true)]
     prompt: Option<String>,
     #[command(flatten)]
+    each: Each,
+    #[command(flatten)]
     flags: job::Flags,
+}
+
+/// A list that jobs are made of.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Each {
+    /// One job for each line of this list (.txt, .csv, .jsonl); {{field}} in the job file stands for what the line says
+    #[arg(long, value_name = "ITEMS", requires = "files")]
+    each: Option<PathBuf>,
+    /// Make jobs also of lines that have had theirs
+    #[arg(long, requires = "each")]
+    again: bool,
+}
+
+/// What is to be queued.
+pub(crate) struct Submission {
+    jobs: Vec<NewJob>,
+    batch: Option<ToBatch>,
+}
+
+/// What was queued, and what was known.
+pub(crate) struct Queued {
+    pub ids: Vec<JobId>,
+    pub batch: Option<Joined>,
 }
 
 pub(crate) async fn submit(context: &Context, args: Args) -> Result<u8, Failure> {
     // Said before a prompt is typed; connected again after it, since a connection that asks nothing is closed.
     drop(Client::connect_or_say(context, NO_SERVER).await?);
+    let submission = read(context, args.prompt.as_deref(), &args.files, &args.each, &args.flags)?;
+    let Queued { ids, batch } = submission.send(Client::connect_or_say(context, NO_SERVER).await?).await?;
+    let batch_id = batch.as_ref().map(|joined| joined.id.as_str());
+    print::out(&match context.output {
+        Output::Text => ids.iter().map(|id| format!("{id}\n")).collect::<String>(),
+        Output::Json | Output::StreamJson => {
+            ids.iter().map(|id| format!("{}\n", serde_json::json!({ "job_id": id, "batch": batch_id }))).collect()
+        }
+    });
+    if let Some(joined) = &batch {
+        print::note(&format!("ukai: {}; type: ukai attach {}", said(joined, ids.len()), joined.id));
+    }
+    Ok(0)
+}
+
+/// All of it, or what is wrong with it. What a person should know is on stderr already.
+pub(crate) fn read(
+    context: &Context,
+    prompt: Option<&str>,
+    files: &[PathBuf],
+    each: &Each,
+    flags: &job::Flags,
+) -> Result<Submission, Failure> {
     let mut notes = Vec::new();
-    let jobs = match &args.prompt {
-        Some(prompt) => job::from_prompt(context, prompt, &args.flags, &mut notes).map(|job| vec![job]),
-        None => job::from_files(context, &args.files, &args.flags, &mut notes),
+    let submission = match (prompt, &each.each) {
+        (Some(prompt), _) => {
+            job::from_prompt(context, prompt, flags, &mut notes).map(|spec| Submission::of(vec![spec]))
+        }
+        (None, None) => job::from_files(context, files, flags, &mut notes).map(Submission::of),
+        (None, Some(list)) => job::from_list(context, files, list, flags, &mut notes).map(|jobs| Submission {
+            jobs: jobs.into_iter().map(|(spec, line)| NewJob { spec, line: Some(line) }).collect(),
+            batch: Some(ToBatch { name: batch_name(files), again: each.again }),
+        }),
     };
     for note in notes {
         print::note(&format!("ukai: {note}"));
     }
-    let ids = send(Client::connect_or_say(context, NO_SERVER).await?, jobs?).await?;
-    match context.output {
-        Output::Text => print::out(&ids.iter().map(|id| format!("{id}\n")).collect::<String>()),
-        Output::Json | Output::StreamJson => {
-            print::out(&ids.iter().map(|id| format!("{}\n", serde_json::json!({ "job_id": id }))).collect::<String>())
-        }
-    };
-    Ok(0)
+    submission
 }
 
-pub(crate) async fn send(client: Client, jobs: Vec<JobSpec>) -> Result<Vec<JobId>, Failure> {
-    if jobs.len() > SUBMIT_JOBS_MAX {
-        let count = jobs.len();
-        return Err(Failure::usage(format!("{count} jobs at once are above {SUBMIT_JOBS_MAX}; submit them in parts")));
+/// A batch is called after its job file.
+fn batch_name(files: &[PathBuf]) -> String {
+    let stem = files.first().and_then(|file| Path::new(file).file_stem()).map(|stem| stem.to_string_lossy());
+    let stem = stem.unwrap_or_default();
+    if job_file::check_name(&stem).is_ok() { stem.into_owned() } else { job_file::name_from_prompt(&stem) }
+}
+
+/// What became of a list.
+pub(crate) fn said(joined: &Joined, added: usize) -> String {
+    let Joined { id, name, jobs } = joined;
+    let known = match jobs.len() - added.min(jobs.len()) {
+        0 => String::new(),
+        known => format!(", {known} of its lines had theirs already (--again makes new ones)"),
+    };
+    format!("batch {id} ({name}): {added} jobs queued{known}")
+}
+
+impl Submission {
+    pub fn of(specs: Vec<JobSpec>) -> Self {
+        Submission { jobs: specs.into_iter().map(|spec| NewJob { spec, line: None }).collect(), batch: None }
     }
-    let jobs = jobs.into_iter().map(|spec| NewJob { spec, line: None }).collect();
-    match client.ask(&Request::Submit { jobs, batch: None, more: false }).await? {
-        Response::Submitted { ids, .. } => Ok(ids),
-        other => Err(unexpected(&other)),
+
+    pub async fn send(self, mut client: Client) -> Result<Queued, Failure> {
+        let mut parts = parts(self.jobs)?.into_iter().peekable();
+        while let Some(jobs) = parts.next() {
+            let more = parts.peek().is_some();
+            match client.put(&Request::Submit { jobs, batch: self.batch.clone(), more }).await? {
+                Response::Taken if more => {}
+                Response::Submitted { ids, batch } => return Ok(Queued { ids, batch }),
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Err(Failure::usage("there is nothing to queue: no job was given"))
     }
+}
+
+/// Each fits into a frame.
+fn parts(jobs: Vec<NewJob>) -> Result<Vec<Vec<NewJob>>, Failure> {
+    let mut parts = Vec::new();
+    let (mut part, mut part_bytes) = (Vec::new(), 0);
+    for job in jobs {
+        let bytes = codec::encode(&job).map(|bytes| bytes.len()).map_err(|error| {
+            Failure::usage(format!("sending the job {}: {error}; make its prompt or its policy shorter", job.spec.name))
+        })?;
+        if !part.is_empty() && (part.len() >= SUBMIT_JOBS_MAX || part_bytes + bytes > PART_BYTES_MAX) {
+            parts.push(std::mem::take(&mut part));
+            part_bytes = 0;
+        }
+        part_bytes += bytes;
+        part.push(job);
+    }
+    parts.push(part);
+    Ok(parts)
 }

@@ -29,7 +29,32 @@ pub fn jobs(rows: &[JobRow], columns: Option<usize>) -> String {
             brief(&why(row), usize::MAX),
         ]
     }));
-    let text = self::columns(&cells);
+    fit(self::columns(&cells), columns)
+}
+
+/// The jobs of one list, in the order of its lines. `texts` are what they said, a line each.
+#[must_use]
+pub fn results(rows: &[JobRow], texts: &[String], columns: Option<usize>) -> String {
+    let titles = ["LINE", "JOB", "NAME", "STATUS", "STEPS", "TOKENS", "TIME", "RESULT"];
+    let name_chars_max = columns.map_or(usize::MAX, |_| NAME_CHARS_MAX);
+    let mut cells = vec![titles.map(str::to_owned)];
+    cells.extend(rows.iter().zip(texts).map(|(row, text)| {
+        let why = why(row);
+        [
+            row.batch.as_ref().map(|place| place.line.number.to_string()).unwrap_or_default(),
+            row.id.to_string(),
+            brief(&row.name, name_chars_max),
+            row.status.to_string(),
+            row.used.steps.to_string(),
+            row.used.tokens().to_string(),
+            time(row.used.wall_ms),
+            if why.is_empty() { text.clone() } else { brief(&why, usize::MAX) },
+        ]
+    }));
+    fit(self::columns(&cells), columns)
+}
+
+fn fit(text: String, columns: Option<usize>) -> String {
     let Some(columns) = columns else { return text };
     text.lines().map(|line| cut(line.to_owned(), columns) + "\n").collect()
 }
