@@ -1,24 +1,19 @@
 //! A table as a list: the first row names the fields, each row below is a line (RFC 4180).
 //!
-//! Rows are split by the crate `csv`, and judged here: it forgives a row of another length and a quote that is never
-//! closed, which would make one job of all lines that follow.
+//! Rows are split by the crate `csv`, and judged here: it forgives a row of another length, drops quotes that stand
+//! within a quoted field, and lets one that is never closed make a single job of all lines that follow.
 
 #![deny(clippy::disallowed_methods)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read as _;
 
 use csv::StringRecord;
 
 use super::items::List;
 use crate::config::fault::Fault;
 
-/// Read behind the text: a row that reaches into it has an open quote.
-const END: &str = "\nend";
-
 pub(super) fn read(text: &str, list: &mut List<'_>) -> Result<(), Fault> {
-    let source = text.as_bytes().chain(END.as_bytes());
-    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(source);
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text.as_bytes());
     let mut place = Place { text, at: 0, line: 1 };
     let mut row = StringRecord::new();
     let mut header: Option<Vec<String>> = None;
@@ -29,22 +24,23 @@ pub(super) fn read(text: &str, list: &mut List<'_>) -> Result<(), Fault> {
         let start = place.go_to_row(before);
         let line = place.line;
         match read {
-            Ok(true) if start < text.len() => {}
-            Ok(_) => return Ok(()),
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
             Err(error) => return Err(list.fault(line, format!("it is no row: {error}"), "correct it there")),
         }
-        if after > text.len() + "\n".len() {
-            return Err(list.fault(line, "a quote opens in this row and is never closed", "close it, or double it"));
-        }
-        if text[start..after.min(text.len())].trim().is_empty() {
+        let written = &text[start..after.max(start)];
+        if written.trim().is_empty() {
             continue;
+        }
+        if let Some(why) = bad_quote(written) {
+            return Err(list.fault(line, why, "write a quote within a field in quotes twice"));
         }
         let Some(names) = &header else {
             header = Some(names(&row, line, list)?);
             continue;
         };
         if row.len() != names.len() {
-            let why = format!("it has {} fields, and the header names {}", row.len(), names.len());
+            let why = format!("the header has {} fields, and it has {}", names.len(), row.len());
             return Err(list.fault(line, why, "complete it; a field that holds a comma stands in quotes"));
         }
         let fields: BTreeMap<_, _> = names.iter().cloned().zip(row.iter().map(str::to_owned)).collect();
@@ -66,6 +62,29 @@ fn names(header: &StringRecord, line: u64, list: &mut List<'_>) -> Result<Vec<St
         }
     }
     Ok(header.iter().map(|name| name.trim().to_owned()).collect())
+}
+
+/// What is wrong with the quotes of a row as written. In a field that does not begin with one they are text.
+fn bad_quote(row: &str) -> Option<&'static str> {
+    let mut rest = row.as_bytes();
+    loop {
+        if let [b'"', quoted @ ..] = rest {
+            rest = quoted;
+            rest = loop {
+                let Some(quote) = rest.iter().position(|byte| *byte == b'"') else {
+                    return Some("a quote opens in this row and is never closed");
+                };
+                match &rest[quote + 1..] {
+                    [b'"', behind @ ..] => rest = behind,
+                    behind => break behind,
+                }
+            };
+            if !matches!(rest, [] | [b',' | b'\r' | b'\n', ..]) {
+                return Some("text follows a closing quote in this row");
+            }
+        }
+        rest = &rest[rest.iter().position(|byte| *byte == b',')? + 1..];
+    }
 }
 
 /// Where the reader is, in lines: its own count takes the blank ones before a row for a part of it.

@@ -5,7 +5,7 @@
 
 #![deny(clippy::disallowed_methods)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -24,20 +24,19 @@ pub(super) fn read(text: &str, list: &mut List<'_>) -> Result<(), Fault> {
             _ => list.fault(number, format!("it is no JSON: {}", told(&error)), NEXT),
         })?;
         let mut fields = BTreeMap::new();
-        let mut nulls = Vec::new();
-        for (key, value) in entries {
+        let mut seen = BTreeSet::new();
+        for (key, value) in &entries {
             let key = key.trim();
             list.field(number, key)?;
-            if nulls.contains(&key.to_owned()) || fields.contains_key(key) {
+            if !seen.insert(key) {
                 return Err(list.fault(number, format!("the key `{key}` stands there twice"), "take one out"));
             }
             let bad = |error: serde_json::Error| {
                 let why = format!("the value of `{key}` is no text: {}", told(&error));
                 list.fault(number, why, "correct it there")
             };
-            match as_text(value.get()).map_err(bad)? {
-                Some(text) => fields.insert(key.to_owned(), text).map_or((), drop),
-                None => nulls.push(key.to_owned()),
+            if let Some(text) = as_text(value.get()).map_err(bad)? {
+                fields.insert(key.to_owned(), text);
             }
         }
         list.push(number, fields)?;

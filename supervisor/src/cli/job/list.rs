@@ -55,8 +55,8 @@ pub(super) fn specs(
             specs.push((spec, line));
         }
         if fields_used(&asked.job).is_empty() {
-            let file = file.display();
-            notes.push(format!("the job {file} uses none of the list's fields: it makes {lines} equal jobs"));
+            let equal = if lines == 1 { String::new() } else { format!(": it makes {lines} equal jobs") };
+            notes.push(format!("the job {} uses none of the list's fields{equal}", file.display()));
             unfilled += keys.repeats - before;
         }
     }

@@ -132,3 +132,11 @@ fn each_bad_job_file_is_named() {
     let failure = from_prompt(&world.context, " ", &Flags::default(), &mut world.notes).expect_err("empty");
     assert!(failure.text.contains("the prompt cannot be used"), "{}", failure.text);
 }
+
+#[test]
+fn notes_are_said_once_and_not_without_end() {
+    let mut notes: Vec<_> = (0..NOTES_MAX + 7).flat_map(|note| [note.to_string(), "0".to_owned()]).collect();
+    tidy(&mut notes);
+    assert_eq!(notes.len(), NOTES_MAX + 1);
+    assert_eq!((&*notes[1], &*notes[NOTES_MAX]), ("1", "and 7 more notes like these"));
+}

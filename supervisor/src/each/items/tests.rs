@@ -1,5 +1,8 @@
 //! What each kind of list says, and what makes a list unusable.
 
+use proptest::collection;
+use proptest::prelude::*;
+
 use super::*;
 
 /// The lines as `number: field=value,…`, fields in the order of their names.
@@ -71,6 +74,8 @@ fn a_table_has_a_header_and_a_line_per_row() {
             ("a\nx\"y\n\"\"\"\"\n", &["2: a=x\"y", "3: a=\""]),
             ("鳥,b\n🐦,é\n", &["2: b=é,鳥=🐦"]),
             ("a\n\"last\"", &["2: a=last"]),
+            ("a,b\n\"\",\"\"\"x\"\"\"\n\",\",x\n", &["2: a=,b=\"x\"", "3: a=,,b=x"]),
+            ("a,b\r\n\"1\",\"2\"\r\n\r\n\"3\",\"4\"", &["2: a=1,b=2", "4: a=3,b=4"]),
         ],
     );
 }
@@ -80,9 +85,9 @@ fn a_bad_row_is_named() {
     check_faults(
         "a.csv",
         &[
-            ("a,b\n1,2\nsk-1\n", ", line 3", "it has 1 fields, and the header names 2"),
-            ("a,b\n\n1,2,sk-1\n", ", line 3", "it has 3 fields, and the header names 2"),
-            ("a,b\n\"x\ny\",2\n1\n", ", line 4", "it has 1 fields"),
+            ("a,b\n1,2\nsk-1\n", ", line 3", "the header has 2 fields, and it has 1"),
+            ("a,b\n\n1,2,sk-1\n", ", line 3", "the header has 2 fields, and it has 3"),
+            ("a,b\n\"x\ny\",2\n1\n", ", line 4", "the header has 2 fields, and it has 1"),
             ("a,b,a\n1,2,3\n", ", line 1", "names `a` twice"),
             ("a, a\n1,2\n", ", line 1", "names `a` twice"),
             ("\na,,c\n1,2,3\n", ", line 2", "no name for field 2"),
@@ -93,6 +98,11 @@ fn a_bad_row_is_named() {
             ("a\n1\n\"", ", line 3", "is never closed"),
             ("a,b\n1,\"sk-1\"\"\n3,4\n", ", line 2", "is never closed"),
             ("\"a,b\n1,2\n", ", line 1", "is never closed"),
+            ("a,b\n1,2\n\"say \"sk-1\" now\",2\n", ", line 3", "text follows a closing quote"),
+            ("a,b\n1,\"sk-1\" \n", ", line 2", "text follows a closing quote"),
+            ("a,b\n\"x\ny\",\"\"sk-1\n", ", line 2", "text follows a closing quote"),
+            ("\"a\"b\n1\n", ", line 1", "text follows a closing quote"),
+            ("a,b\n1, \"x,sk-1\"\n", ", line 2", "the header has 2 fields, and it has 3"),
             ("a,b\n", "", "no lines below its header"),
             ("a,b", "", "no lines below its header"),
             ("", "", "no lines below its header"),
@@ -201,5 +211,38 @@ fn fields_are_bounded_and_come_as_they_come_up() {
     ] {
         let error = items(name, &text).expect_err(part).to_string();
         assert!(error.contains(part), "{error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_a_table_quotes_is_read_back_in_its_place(
+        rows in collection::vec((("[a,\"\r\n {}🐦]{0,5}", "[a,\"\r\n {}🐦]{0,5}"), "\r?\n(  \n|\n|\r\n){0,2}"), 1..8),
+    ) {
+        let quoted = |value: &str| format!("\"{}\"", value.replace('"', "\"\""));
+        let ends = |text: &str| {
+            text.bytes().zip(text.bytes().skip(1).chain([0])).filter(|(a, b)| *a == b'\n' || (*a == b'\r' && *b != b'\n')).count()
+        };
+        let mut text = "a,b\n".to_owned();
+        let mut expected = Vec::new();
+        for ((a, b), end) in &rows {
+            let fields = BTreeMap::from([("a".to_owned(), a.clone()), ("b".to_owned(), b.clone())]);
+            expected.push(Item { number: ends(&text) as u64 + 1, fields });
+            text += &format!("{},{}{end}", quoted(a), quoted(b));
+        }
+        prop_assert_eq!(parse(text.as_bytes(), Path::new("a.csv")).map(|items| items.lines), Ok(expected));
+    }
+
+    #[test]
+    fn whatever_a_list_holds_is_read_or_refused(
+        text in "([a1🐦\u{feff}\r\n\",{}:\\[\\] \t]|\"a\"|\\{\"a\":){0,40}",
+        ending in prop_oneof![Just("txt"), Just("csv"), Just("jsonl")],
+    ) {
+        if let Ok(items) = parse(text.as_bytes(), Path::new(&format!("a.{ending}"))) {
+            let last = text.matches(['\r', '\n']).count() as u64 + 1;
+            let numbers: Vec<_> = items.lines.iter().map(|item| item.number).collect();
+            prop_assert!(!numbers.is_empty() && numbers.is_sorted() && numbers.iter().all(|number| *number <= last));
+            prop_assert!(items.lines.iter().all(|item| item.fields.keys().all(|field| items.fields.contains(field))));
+        }
     }
 }

@@ -113,6 +113,7 @@ fn what_may_be_a_mistake_is_noted_once() {
             "a\na\n",
             &["the job fix.toml uses none of the list's fields: it makes 2 equal jobs"],
         ),
+        ("prompt = \"p\"\n", "a\n", &["the job fix.toml uses none of the list's fields"]),
     ];
     for (job, list, notes) in cases {
         let mut world = world("");
@@ -127,7 +128,11 @@ fn what_may_be_a_mistake_is_noted_once() {
 #[test]
 fn one_bad_line_or_file_and_there_is_no_job() {
     let cases: &[(&[&str], &str, &[&str])] = &[
-        (&["fix.toml"], "bad.csv", &["the list could not be used", "bad.csv, line 3: it has 1 fields"]),
+        (
+            &["fix.toml"],
+            "bad.csv",
+            &["the list could not be used", "bad.csv, line 3: the header has 2 fields, and it has 1"],
+        ),
         (&["fix.toml"], "l.csv", &["l.csv, line 2: it has no field {{line}}, which `prompt` of fix.toml asks for"]),
         (&["ok.toml", "fix.toml"], "l.csv", &["`prompt` of fix.toml asks for", "did you mean {{lines}}?"]),
         (&["ok.toml"], "l.json", &["l.json: its name ends in none of .txt"]),
