@@ -5,14 +5,18 @@
 
 #![deny(clippy::disallowed_methods)]
 
+pub mod env;
+
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use ukai_protocol::id::{BatchId, JobId};
 use ukai_protocol::job::{ContextStrategy, Mode};
 
 use crate::config::fault::{Fault, Format, Source, nearest};
 use crate::config::limits::LimitSet;
+use crate::each::fill::has_fields;
 
 /// A prompt is one message; a larger text belongs into a file that the job reads.
 pub const PROMPT_BYTES_MAX: usize = 1024 * 1024;
@@ -28,6 +32,8 @@ pub struct JobFile {
     pub prompt: Option<String>,
     /// As written: a relative one starts at the file's folder.
     pub workdir: Option<PathBuf>,
+    /// As written; see [`env`].
+    pub env: Vec<String>,
     pub mode: Option<Mode>,
     pub provider: Option<String>,
     pub model: Option<String>,
@@ -46,6 +52,8 @@ struct Keys {
     name: Option<String>,
     prompt: Option<String>,
     workdir: Option<PathBuf>,
+    #[serde(default)]
+    env: Vec<String>,
     mode: Option<String>,
     provider: Option<String>,
     model: Option<String>,
@@ -59,8 +67,6 @@ struct Keys {
     // Of later versions.
     #[serde(default)]
     after: Vec<String>,
-    #[serde(default)]
-    env: Vec<String>,
     worktree: Option<bool>,
     hooks: Option<IgnoredAny>,
     result_schema: Option<IgnoredAny>,
@@ -69,13 +75,29 @@ struct Keys {
     mcp: Option<IgnoredAny>,
 }
 
-pub fn parse(text: &str, file: &Path, format: Format) -> Result<JobFile, Fault> {
+/// How a job file is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// It is the job: `{{…}}` in it is text like any other.
+    Out,
+    /// A list fills its fields. What holds a field is checked when it has been filled.
+    AsTemplate,
+}
+
+impl Written {
+    /// Whether this text is all that the job will have there.
+    #[must_use]
+    pub fn whole(self, text: &str) -> bool {
+        self == Written::Out || !has_fields(text)
+    }
+}
+
+pub fn parse(text: &str, file: &Path, format: Format, written: Written) -> Result<JobFile, Fault> {
     let source = Source { file, text, format };
     let keys: Keys = source.read()?;
     let later = [
         ("worktree", keys.worktree == Some(true)),
         ("after", !keys.after.is_empty()),
-        ("env", !keys.env.is_empty()),
         ("hooks", keys.hooks.is_some()),
         ("result_schema", keys.result_schema.is_some()),
         ("graph", keys.graph.is_some()),
@@ -88,11 +110,14 @@ pub fn parse(text: &str, file: &Path, format: Format) -> Result<JobFile, Fault> 
     let bad = |key, (why, next): (String, String)| source.at_key(key, why, next);
     let mode = keys.mode.as_deref().map(mode).transpose().map_err(|words| bad("mode", words))?;
     let context = keys.context.as_deref().map(context).transpose().map_err(|words| bad("context", words))?;
-    if let Some(name) = &keys.name {
+    if let Some(name) = keys.name.as_deref().filter(|name| written.whole(name)) {
         check_name(name).map_err(|why| bad("name", (why, "choose another".to_owned())))?;
     }
-    if let Some(prompt) = &keys.prompt {
+    if let Some(prompt) = keys.prompt.as_deref().filter(|prompt| written.whole(prompt)) {
         check_prompt(prompt).map_err(|why| bad("prompt", (why, "say what is to be done".to_owned())))?;
+    }
+    if keys.env.iter().all(|entry| written.whole(entry)) {
+        env::check(&keys.env).map_err(|words| bad("env", words))?;
     }
     if keys.window == Some(0) {
         return Err(source.at_key("window", "0 tokens hold nothing", "take it out, or give its tokens"));
@@ -104,6 +129,7 @@ pub fn parse(text: &str, file: &Path, format: Format) -> Result<JobFile, Fault> 
         name: keys.name,
         prompt: keys.prompt,
         workdir: keys.workdir,
+        env: keys.env,
         mode,
         provider: keys.provider,
         model: keys.model,
@@ -150,8 +176,8 @@ pub fn check_name(name: &str) -> Result<(), String> {
     if name.starts_with('-') || name.chars().any(|c| c.is_control() || c == '/') {
         return Err("a name neither begins with `-` nor holds `/` or control characters".to_owned());
     }
-    if name.parse::<ukai_protocol::id::JobId>().is_ok() {
-        return Err("it looks like the id of a job".to_owned());
+    if name.parse::<JobId>().is_ok() || name.parse::<BatchId>().is_ok() {
+        return Err("it looks like the id of a job or a batch".to_owned());
     }
     Ok(())
 }
@@ -186,18 +212,19 @@ mod tests {
     fn parsed(name: &str, text: &str) -> Result<JobFile, String> {
         let file = Path::new("/j").join(name);
         let format = Format::of(&file).expect("a known extension");
-        parse(text, &file, format).map_err(|fault| fault.to_string())
+        parse(text, &file, format, Written::Out).map_err(|fault| fault.to_string())
     }
 
     #[test]
     fn the_three_formats_say_the_same() {
-        let toml = "name = \"a\"\nprompt = \"p\"\nmode = \"once\"\npriority = 7\nenv = []\nworktree = false\n[limits]\nsteps = 3\nrun_time = \"5s\"\n";
-        let yaml = "name: a\nprompt: p\nmode: once\npriority: 7\nenv: []\nworktree: false\nlimits:\n  steps: 3\n  run_time: 5s\n";
-        let json = r#"{"name": "a", "prompt": "p", "mode": "once", "priority": 7, "env": [], "worktree": false,
+        let toml = "name = \"a\"\nprompt = \"p\"\nmode = \"once\"\npriority = 7\nenv = [\"CI\"]\nworktree = false\n[limits]\nsteps = 3\nrun_time = \"5s\"\n";
+        let yaml = "name: a\nprompt: p\nmode: once\npriority: 7\nenv: [CI]\nworktree: false\nlimits:\n  steps: 3\n  run_time: 5s\n";
+        let json = r#"{"name": "a", "prompt": "p", "mode": "once", "priority": 7, "env": ["CI"], "worktree": false,
             "limits": {"steps": 3, "run_time": "5s"}}"#;
         let job = parsed("a.toml", toml).expect("TOML");
         assert_eq!((job.mode, job.priority, job.limits.steps), (Some(Mode::Once), Some(7), Some(3)));
         assert_eq!(job.limits.run_time.map(|time| time.0), Some(5_000));
+        assert_eq!(job.env, ["CI"]);
         assert_eq!(parsed("a.yaml", yaml).as_ref(), Ok(&job));
         assert_eq!(parsed("a.json", json).as_ref(), Ok(&job));
     }
@@ -229,7 +256,12 @@ mod tests {
             ("a.toml", "context = \"x\"\n", &["`context`", "no context strategy `x`"]),
             ("a.toml", "\nworktree = true\n", &["line 2", "`worktree`", "not in this version"]),
             ("a.toml", "after = [\"b\"]\n", &["`after`", "not in this version"]),
-            ("a.toml", "env = [\"CI\"]\n", &["`env`", "not in this version"]),
+            ("a.toml", "\nenv = [\"CI\", \"A-B=1\"]\n", &["line 2", "`env`", "entry 2 is neither", "a NAME is"]),
+            ("a.yaml", "env: [A, A=1]\n", &["line 1", "`env`", "A stands in it twice"]),
+            ("a.json", "{\"env\": \"CI\"}", &["`env`", "invalid type"]),
+            ("a.toml", "env = [\"{{a}}=1\"]\n", &["`env`", "entry 1 is neither"]),
+            ("a.toml", "name = \"{{a/b}}\"\n", &["`name`", "nor holds `/`"]),
+            ("a.toml", "name = \"b-abcdefgh\"\n", &["`name`", "id of a job or a batch"]),
             ("a.toml", "hooks = \"s.json\"\n", &["`hooks`", "not in this version"]),
             ("a.toml", "result_schema = \"s.json\"\n", &["`result_schema`", "not in this version"]),
             ("a.toml", "graph = \"g.toml\"\n", &["`graph`", "not in this version"]),
@@ -243,6 +275,28 @@ mod tests {
             for part in *parts {
                 assert!(error.contains(part), "{text}\n{error}\nlacks {part}");
             }
+        }
+    }
+
+    #[test]
+    fn a_template_is_checked_where_it_has_no_fields() {
+        let check = |text: &str| parse(text, Path::new("/j/a.toml"), Format::Toml, Written::AsTemplate);
+        let long = format!("name = \"{{{{{}}}}}\"\n", "f".repeat(NAME_CHARS_MAX));
+        for text in [
+            &*long,
+            "name = \"-{{a/b}}\"\nworkdir = \"{{line}}\"\nprompt = \"{{line}}\"\n",
+            "env = [\"{{a}}\", \"{{b}}=1\", \"CI={{a}}\"]\n",
+        ] {
+            assert!(check(text).is_ok(), "{text}");
+        }
+        for (text, part) in [
+            ("name = \"a/{{}}\"\n", "nor holds `/`"),
+            ("prompt = \"\"\n", "empty"),
+            ("env = [\"A-B\"]\n", "entry 1"),
+            ("priority = \"{{a}}\"\n", "invalid type"),
+        ] {
+            let error = check(text).expect_err(text).to_string();
+            assert!(error.contains(part), "{error}");
         }
     }
 

@@ -6,6 +6,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 // What people write.
 pub mod config;
+pub mod each;
 pub mod job_file;
 pub mod policy_file;
 pub mod settings;

@@ -3,19 +3,24 @@
 //! Order: defaults, `ukai.toml`, job file, flags; then files found in the workdir and the current folder, which only
 //! narrow. All of it is read here, once: the job runs on what held when it was submitted.
 
+mod ground;
+mod list;
+
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use ukai_protocol::job::{ContextStrategy, JobSpec, Limits, Mode};
-use ukai_protocol::policy::{Policy, Rule, split_rule};
+use ukai_protocol::event::Line;
+use ukai_protocol::job::{ContextStrategy, JobSpec, Mode};
 
+use self::ground::{Ground, Sources};
 use super::context::Context;
 use super::failure::Failure;
-use crate::config::fault::{Format, nearest};
-use crate::config::limits::LimitSet;
+use crate::config::fault::Format;
 use crate::config::load;
-use crate::job_file::{self, JobFile, PRIORITY_DEFAULT, PRIORITY_MAX, PROMPT_BYTES_MAX};
-use crate::policy_file;
+use crate::job_file::{self, JobFile, PRIORITY_DEFAULT, PRIORITY_MAX, PROMPT_BYTES_MAX, Written};
+
+/// More lines on a terminal hide each other; ten thousand folders may each have something to say.
+const NOTES_MAX: usize = 50;
 
 /// The same as the keys of a job file, for this one job.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -62,30 +67,28 @@ pub(crate) fn from_files(
     flags: &Flags,
     notes: &mut Vec<String>,
 ) -> Result<Vec<JobSpec>, Failure> {
-    if files.len() > 1 && flags.name.is_some() {
-        return Err(Failure::usage("one --name for several jobs would hide which is which; name them in their files"));
-    }
-    let specs = files.iter().map(|file| from_file(context, file, flags, notes)).collect::<Result<Vec<_>, _>>()?;
-    dedup(notes);
+    check_one_name(files, flags)?;
+    let spec = |file: &PathBuf, notes: &mut Vec<String>| {
+        Asked::in_file(context, file, flags, Written::Out)?.resolve(context, flags, notes)
+    };
+    let specs = files.iter().map(|file| spec(file, notes)).collect::<Result<_, _>>()?;
+    tidy(notes);
     Ok(specs)
 }
 
-fn from_file(context: &Context, file: &Path, flags: &Flags, notes: &mut Vec<String>) -> Result<JobSpec, Failure> {
-    let path = context.current_folder.join(file);
-    let shown = file.display();
-    let format = Format::of(&path).ok_or_else(|| {
-        Failure::usage(format!(
-            "reading the job {shown}: its name ends in none of .toml, .yaml, .yml, .json; rename it"
-        ))
-    })?;
-    let text = load::read_text(&path)
-        .map_err(|error| Failure::usage(format!("reading the job {shown}: {error}; name a file that exists")))?;
-    let job = job_file::parse(&text, &path, format)
-        .map_err(|fault| Failure::usage(format!("the job could not be used: {fault}")))?;
-    let Some(prompt) = job.prompt.clone() else {
-        return Err(Failure::usage(format!("the job {shown} has no `prompt`; say there what is to be done")));
-    };
-    resolve(context, job, prompt, Some(&path), flags, notes)
+/// The same for a list that fills the job files: the jobs of the first file in the order of the lines, then those of the
+/// next. Which line each is of goes with it.
+pub(crate) fn from_list(
+    context: &Context,
+    files: &[PathBuf],
+    each: &Path,
+    flags: &Flags,
+    notes: &mut Vec<String>,
+) -> Result<Vec<(JobSpec, Line)>, Failure> {
+    check_one_name(files, flags)?;
+    let specs = list::specs(context, files, each, flags, notes)?;
+    tidy(notes);
+    Ok(specs)
 }
 
 /// `-` reads the prompt from stdin; nothing else reads that.
@@ -98,9 +101,17 @@ pub(crate) fn from_prompt(
     let prompt = if prompt == "-" { stdin()? } else { prompt.to_owned() };
     job_file::check_prompt(&prompt)
         .map_err(|why| Failure::usage(format!("the prompt cannot be used: {why}; say what is to be done")))?;
-    let spec = resolve(context, JobFile::default(), prompt, None, flags, notes)?;
-    dedup(notes);
+    let job = JobFile { prompt: Some(prompt), ..JobFile::default() };
+    let spec = Asked::new(context, job, None, flags, Written::Out)?.resolve(context, flags, notes)?;
+    tidy(notes);
     Ok(spec)
+}
+
+fn check_one_name(files: &[PathBuf], flags: &Flags) -> Result<(), Failure> {
+    if files.len() > 1 && flags.name.is_some() {
+        return Err(Failure::usage("one --name for several jobs would hide which is which; name them in their files"));
+    }
+    Ok(())
 }
 
 fn stdin() -> Result<String, Failure> {
@@ -110,101 +121,116 @@ fn stdin() -> Result<String, Failure> {
     Ok(text)
 }
 
-fn resolve(
-    context: &Context,
+/// A job as it is asked for: what its file says, with the flags over it.
+struct Asked {
     job: JobFile,
-    prompt: String,
-    file: Option<&Path>,
-    flags: &Flags,
-    notes: &mut Vec<String>,
-) -> Result<JobSpec, Failure> {
-    let config = &context.loaded.config;
-    let current = &*context.current_folder;
-    // What a file names starts at the file.
-    let folder = file.and_then(Path::parent).unwrap_or(current);
-    let stem = file.and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
-    let (workdir, said_by) = match (&flags.workdir, &job.workdir) {
-        (Some(flag), _) => (current.join(flag), "--workdir".to_owned()),
-        (None, Some(key)) => {
-            (folder.join(expand_home(key)), format!("`workdir` of {}", file.unwrap_or(folder).display()))
-        }
-        (None, None) => (current.to_owned(), "the current folder".to_owned()),
-    };
-    let workdir = readable_folder(&workdir, &said_by)?;
-    let mode = match &flags.mode {
-        Some(word) => job_file::mode(word).map_err(|(why, next)| Failure::usage(format!("--mode: {why}; {next}")))?,
-        None => job.mode.unwrap_or(Mode::Loop),
-    };
-    let name = match (&flags.name, job.name) {
-        (Some(name), _) => {
-            job_file::check_name(name).map_err(|why| Failure::usage(format!("--name: {why}; choose another")))?;
-            name.clone()
-        }
-        (None, Some(name)) => name,
-        (None, None) => stem
-            .filter(|stem| job_file::check_name(stem).is_ok())
-            .unwrap_or_else(|| job_file::name_from_prompt(&prompt)),
-    };
-    let priority = flags.priority.or(job.priority).unwrap_or(PRIORITY_DEFAULT);
-    if priority > PRIORITY_MAX {
-        return Err(Failure::usage(format!("--priority: {priority} is not from 0 to {PRIORITY_MAX}; 9 goes first")));
-    }
-
-    let mut limits = Limits::default();
-    config.limits.apply(&mut limits);
-    job.limits.apply(&mut limits);
-    flag_limits(&flags.limit)?.apply(&mut limits);
-
-    let folders = [&*workdir, current];
-    let named = flags.policy.as_ref().map(|path| current.join(path));
-    let named = named.or_else(|| job.policy.map(|path| folder.join(expand_home(&path))));
-    let (mut policy, in_force) = policy_file::load(named.as_deref(), notes);
-    policy_file::narrow(&mut policy, &folders, in_force.as_deref(), notes);
-    policy.disabled_tools.clone_from(&config.disabled_tools);
-    for (file, narrowing) in load::found_in(&folders, config.file.as_deref())? {
-        narrowing.limits.narrow(&mut limits);
-        policy.disabled_tools.extend(narrowing.disabled_tools);
-        if !narrowing.ignored.is_empty() {
-            let ignored = narrowing.ignored.join(", ");
-            notes.push(format!("{}: {ignored} ignored there; its [limits] and [tools] disable count", file.display()));
-        }
-    }
-    policy.disabled_tools.sort();
-    policy.disabled_tools.dedup();
-    flag_rules(&mut policy, flags, current)?;
-
-    let provider = flags.provider.clone().or(job.provider);
-    check_provider_ids(context, provider.as_deref(), &policy)?;
-    if limits.max_cost_usd.is_some() {
-        notes.extend(unpriced(context, provider.as_deref()));
-    }
-    Ok(JobSpec {
-        name,
-        prompt,
-        workdir,
-        env: Vec::new(),
-        mode,
-        provider,
-        model: flags.model.clone().or(job.model),
-        context: job.context.unwrap_or(ContextStrategy::KeepAll),
-        window: job.window,
-        priority,
-        needs_tools: job.needs_tools.unwrap_or(mode == Mode::Loop),
-        limits,
-        policy,
-    })
+    file: Option<PathBuf>,
+    /// Where a relative path of the file starts.
+    folder: PathBuf,
+    /// Where a relative `workdir` starts, and who said it.
+    workdir_base: PathBuf,
+    workdir_said_by: String,
 }
 
-fn readable_folder(path: &Path, said_by: &str) -> Result<PathBuf, Failure> {
-    let fault = |error: io::Error| {
-        Failure::usage(format!(
-            "the workdir {} ({said_by}) cannot be used: {error}; name a folder that you can read",
-            path.display()
-        ))
-    };
-    let real = path.canonicalize().map_err(fault)?;
-    std::fs::read_dir(&real).map_err(fault)?;
-    Ok(real)
+impl Asked {
+    fn in_file(context: &Context, file: &Path, flags: &Flags, written: Written) -> Result<Self, Failure> {
+        let path = context.current_folder.join(file);
+        let shown = file.display();
+        let format = Format::of(&path).ok_or_else(|| {
+            Failure::usage(format!(
+                "reading the job {shown}: its name ends in none of .toml, .yaml, .yml, .json; rename it"
+            ))
+        })?;
+        let text = load::read_text(&path)
+            .map_err(|error| Failure::usage(format!("reading the job {shown}: {error}; name a file that exists")))?;
+        let job = job_file::parse(&text, &path, format, written)
+            .map_err(|fault| Failure::usage(format!("the job could not be used: {fault}")))?;
+        if job.prompt.is_none() {
+            return Err(Failure::usage(format!("the job {shown} has no `prompt`; say there what is to be done")));
+        }
+        Asked::new(context, job, Some(path), flags, written)
+    }
+
+    fn new(
+        context: &Context,
+        mut job: JobFile,
+        file: Option<PathBuf>,
+        flags: &Flags,
+        written: Written,
+    ) -> Result<Self, Failure> {
+        let current = &*context.current_folder;
+        // What a file names starts at the file, and what a flag names at the current folder.
+        let folder = file.as_deref().and_then(Path::parent).unwrap_or(current).to_owned();
+        let said_by_file = || format!("`workdir` of {}", file.as_deref().unwrap_or(&folder).display());
+        let (workdir_base, workdir_said_by) = match (&flags.workdir, &job.workdir) {
+            (Some(_), _) => (current.to_owned(), "--workdir".to_owned()),
+            (None, Some(_)) => (folder.clone(), said_by_file()),
+            (None, None) => (current.to_owned(), "the current folder".to_owned()),
+        };
+        if let Some(word) = &flags.mode {
+            let bad = |(why, next): (String, String)| Failure::usage(format!("--mode: {why}; {next}"));
+            job.mode = Some(job_file::mode(word).map_err(bad)?);
+        }
+        if let Some(name) = flags.name.as_deref().filter(|name| written.whole(name)) {
+            job_file::check_name(name).map_err(|why| Failure::usage(format!("--name: {why}; choose another")))?;
+        }
+        if let Some(priority) = flags.priority.filter(|priority| *priority > PRIORITY_MAX) {
+            let why = format!("--priority: {priority} is not from 0 to {PRIORITY_MAX}; 9 goes first");
+            return Err(Failure::usage(why));
+        }
+        for limit in &flags.limit {
+            job.limits.set(limit).map_err(|why| Failure::usage(format!("--limit: {why}")))?;
+        }
+        let Flags { workdir, provider, model, name, policy, priority, .. } = flags.clone();
+        job.workdir = workdir.or(job.workdir);
+        job.provider = provider.or(job.provider);
+        job.model = model.or(job.model);
+        job.name = name.or(job.name);
+        job.policy = policy.map(|path| current.join(path)).or(job.policy);
+        job.priority = priority.or(job.priority);
+        Ok(Asked { job, file, folder, workdir_base, workdir_said_by })
+    }
+
+    fn workdir(&self, written: Option<&Path>) -> PathBuf {
+        match written {
+            Some(path) => self.workdir_base.join(expand_home(path)),
+            None => self.workdir_base.clone(),
+        }
+    }
+
+    fn stem(&self) -> Option<String> {
+        self.file.as_deref().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned())
+    }
+
+    fn resolve(self, context: &Context, flags: &Flags, notes: &mut Vec<String>) -> Result<JobSpec, Failure> {
+        let sources = Sources::of(context, &self, flags, notes)?;
+        let workdir = self.workdir(self.job.workdir.as_deref());
+        let ground = sources.at(&workdir, &self.workdir_said_by, notes)?;
+        let stem = self.stem().filter(|stem| job_file::check_name(stem).is_ok());
+        Ok(spec(self.job, &ground, |prompt| stem.unwrap_or_else(|| job_file::name_from_prompt(prompt))))
+    }
+}
+
+/// `unnamed` says what a job without a name is called, by its prompt.
+fn spec(job: JobFile, ground: &Ground, unnamed: impl FnOnce(&str) -> String) -> JobSpec {
+    let mode = job.mode.unwrap_or(Mode::Loop);
+    // Whoever asks for a job has been asked for its prompt before.
+    let prompt = job.prompt.unwrap_or_default();
+    JobSpec {
+        name: job.name.unwrap_or_else(|| unnamed(&prompt)),
+        prompt,
+        workdir: ground.workdir.clone(),
+        env: job.env,
+        mode,
+        provider: job.provider,
+        model: job.model,
+        context: job.context.unwrap_or(ContextStrategy::KeepAll),
+        window: job.window,
+        priority: job.priority.unwrap_or(PRIORITY_DEFAULT),
+        needs_tools: job.needs_tools.unwrap_or(mode == Mode::Loop),
+        limits: ground.limits,
+        policy: ground.policy.clone(),
+    }
 }
 
 fn expand_home(path: &Path) -> PathBuf {
@@ -214,68 +240,14 @@ fn expand_home(path: &Path) -> PathBuf {
     }
 }
 
-fn flag_limits(flags: &[String]) -> Result<LimitSet, Failure> {
-    let mut set = LimitSet::default();
-    for flag in flags {
-        set.set(flag).map_err(|why| Failure::usage(format!("--limit: {why}")))?;
-    }
-    Ok(set)
-}
-
-fn flag_rules(policy: &mut Policy, flags: &Flags, base: &Path) -> Result<(), Failure> {
-    let lists = [
-        ("--allow", &flags.allow, &mut policy.allow),
-        ("--ask", &flags.ask, &mut policy.ask),
-        ("--deny", &flags.deny, &mut policy.deny),
-    ];
-    for (flag, texts, list) in lists {
-        for text in texts {
-            split_rule(text)
-                .map_err(|why| Failure::usage(format!("{flag} '{text}': {why}; write for instance 'Read(docs/**)'")))?;
-        }
-        list.extend(texts.iter().map(|text| Rule::new(text, base)));
-    }
-    Ok(())
-}
-
-/// An id that nothing provides would only be noticed when the job runs.
-fn check_provider_ids(context: &Context, pinned: Option<&str>, policy: &Policy) -> Result<(), Failure> {
-    let known = context.loaded.config.provider_ids();
-    let pinned = pinned.map(|id| ("the provider", id));
-    let priority =
-        policy.provider_priority.iter().map(|id| ("provider_priority of the tool policy: the provider", &**id));
-    for (what, id) in pinned.into_iter().chain(priority) {
-        if !known.contains(&id) {
-            let next = match nearest(id, known.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("known: {}", known.join(", ")),
-            };
-            return Err(Failure::usage(format!("{what} `{id}` is not configured; {next}")));
-        }
-    }
-    Ok(())
-}
-
-/// A ceiling that somebody relies on and that nothing holds is said, wherever it was set.
-fn unpriced(context: &Context, pinned: Option<&str>) -> Vec<String> {
-    let config = &context.loaded.config;
-    let unpriced = config.providers.iter().filter(|provider| provider.prices.is_none());
-    let ids: Vec<&str> = match config.providers.is_empty() {
-        // Presets carry no prices.
-        true => config.provider_ids(),
-        false => unpriced.map(|provider| &*provider.id).collect(),
-    };
-    let asked = ids.into_iter().filter(|id| pinned.is_none_or(|pinned| pinned == *id));
-    asked
-        .map(|id| {
-            format!("max_cost_usd does not bind at provider `{id}`: its [[provider]] has no price_in and price_out")
-        })
-        .collect()
-}
-
-fn dedup(notes: &mut Vec<String>) {
+fn tidy(notes: &mut Vec<String>) {
     let mut seen = std::collections::BTreeSet::new();
     notes.retain(|note| seen.insert(note.clone()));
+    if notes.len() > NOTES_MAX {
+        let more = notes.len() - NOTES_MAX;
+        notes.truncate(NOTES_MAX);
+        notes.push(format!("and {more} more notes like these"));
+    }
 }
 
 #[cfg(test)]

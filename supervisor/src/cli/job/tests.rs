@@ -2,19 +2,21 @@
 
 use std::fs;
 
+use ukai_protocol::policy::Rule;
+
 use super::*;
 use crate::cli::Output;
 use crate::config::Config;
 use crate::config::load::{Loaded, Origin};
 use crate::store::paths::StateDir;
 
-struct World {
-    folder: tempfile::TempDir,
-    context: Context,
-    notes: Vec<String>,
+pub(super) struct World {
+    pub(super) folder: tempfile::TempDir,
+    pub(super) context: Context,
+    pub(super) notes: Vec<String>,
 }
 
-fn world(config: &str) -> World {
+pub(super) fn world(config: &str) -> World {
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path().canonicalize().expect("it exists");
     let config = Config::parse(config, &root.join("conf/ukai.toml"), None).expect("the configuration loads");
@@ -28,7 +30,7 @@ fn world(config: &str) -> World {
 }
 
 impl World {
-    fn write(&self, name: &str, text: &str) -> PathBuf {
+    pub(super) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.path().join(name);
         fs::create_dir_all(path.parent().expect("a folder")).expect("made");
         fs::write(&path, text).expect("written");
@@ -129,4 +131,12 @@ fn each_bad_job_file_is_named() {
     }
     let failure = from_prompt(&world.context, " ", &Flags::default(), &mut world.notes).expect_err("empty");
     assert!(failure.text.contains("the prompt cannot be used"), "{}", failure.text);
+}
+
+#[test]
+fn notes_are_said_once_and_not_without_end() {
+    let mut notes: Vec<_> = (0..NOTES_MAX + 7).flat_map(|note| [note.to_string(), "0".to_owned()]).collect();
+    tidy(&mut notes);
+    assert_eq!(notes.len(), NOTES_MAX + 1);
+    assert_eq!((&*notes[1], &*notes[NOTES_MAX]), ("1", "and 7 more notes like these"));
 }

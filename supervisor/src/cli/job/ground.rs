@@ -1,0 +1,145 @@
+//! What holds for a job in the folder where it works: the ceilings and rules of its sources, narrowed by the files found
+//! there (spec §8).
+//!
+//! In two steps, since the lines of a list may work in many folders: what does not depend on the folder is read once.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ukai_protocol::job::Limits;
+use ukai_protocol::policy::{Policy, Rule, split_rule};
+
+use super::{Asked, Flags, expand_home};
+use crate::cli::context::Context;
+use crate::cli::failure::Failure;
+use crate::config::fault::nearest;
+use crate::config::load;
+use crate::policy_file;
+
+pub(super) struct Ground {
+    /// Real, and readable.
+    pub workdir: PathBuf,
+    pub limits: Limits,
+    pub policy: Policy,
+}
+
+/// The sources of one job file, before any folder narrows them.
+pub(super) struct Sources<'a> {
+    context: &'a Context,
+    flags: &'a Flags,
+    provider: Option<String>,
+    limits: Limits,
+    policy: Policy,
+    /// Not also read as a found one.
+    policy_file: Option<PathBuf>,
+}
+
+impl<'a> Sources<'a> {
+    pub(super) fn of(
+        context: &'a Context,
+        asked: &Asked,
+        flags: &'a Flags,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, Failure> {
+        let config = &context.loaded.config;
+        let mut limits = Limits::default();
+        config.limits.apply(&mut limits);
+        asked.job.limits.apply(&mut limits);
+        let named = asked.job.policy.as_ref().map(|path| asked.folder.join(expand_home(path)));
+        let (mut policy, policy_file) = policy_file::load(named.as_deref(), notes);
+        policy.disabled_tools.clone_from(&config.disabled_tools);
+        let provider = asked.job.provider.clone();
+        check_provider_ids(context, provider.as_deref(), &policy)?;
+        Ok(Sources { context, flags, provider, limits, policy, policy_file })
+    }
+
+    /// `said_by`: who named the folder.
+    pub(super) fn at(&self, workdir: &Path, said_by: &str, notes: &mut Vec<String>) -> Result<Ground, Failure> {
+        let workdir = readable_folder(workdir, said_by)?;
+        let (mut limits, mut policy) = (self.limits, self.policy.clone());
+        let current = &*self.context.current_folder;
+        let folders = [&*workdir, current];
+        policy_file::narrow(&mut policy, &folders, self.policy_file.as_deref(), notes);
+        for (file, narrowing) in load::found_in(&folders, self.context.loaded.config.file.as_deref())? {
+            narrowing.limits.narrow(&mut limits);
+            policy.disabled_tools.extend(narrowing.disabled_tools);
+            if !narrowing.ignored.is_empty() {
+                let ignored = narrowing.ignored.join(", ");
+                notes.push(format!(
+                    "{}: {ignored} ignored there; its [limits] and [tools] disable count",
+                    file.display()
+                ));
+            }
+        }
+        policy.disabled_tools.sort();
+        policy.disabled_tools.dedup();
+        flag_rules(&mut policy, self.flags, current)?;
+        if limits.max_cost_usd.is_some() {
+            notes.extend(unpriced(self.context, self.provider.as_deref()));
+        }
+        Ok(Ground { workdir, limits, policy })
+    }
+}
+
+fn readable_folder(path: &Path, said_by: &str) -> Result<PathBuf, Failure> {
+    let fault = |error: io::Error| {
+        Failure::usage(format!(
+            "the workdir {} ({said_by}) cannot be used: {error}; name a folder that you can read",
+            path.display()
+        ))
+    };
+    let real = path.canonicalize().map_err(fault)?;
+    std::fs::read_dir(&real).map_err(fault)?;
+    Ok(real)
+}
+
+fn flag_rules(policy: &mut Policy, flags: &Flags, base: &Path) -> Result<(), Failure> {
+    let lists = [
+        ("--allow", &flags.allow, &mut policy.allow),
+        ("--ask", &flags.ask, &mut policy.ask),
+        ("--deny", &flags.deny, &mut policy.deny),
+    ];
+    for (flag, texts, list) in lists {
+        for text in texts {
+            split_rule(text)
+                .map_err(|why| Failure::usage(format!("{flag} '{text}': {why}; write for instance 'Read(docs/**)'")))?;
+        }
+        list.extend(texts.iter().map(|text| Rule::new(text, base)));
+    }
+    Ok(())
+}
+
+/// An id that nothing provides would only be noticed when the job runs.
+fn check_provider_ids(context: &Context, pinned: Option<&str>, policy: &Policy) -> Result<(), Failure> {
+    let known = context.loaded.config.provider_ids();
+    let pinned = pinned.map(|id| ("the provider", id));
+    let priority =
+        policy.provider_priority.iter().map(|id| ("provider_priority of the tool policy: the provider", &**id));
+    for (what, id) in pinned.into_iter().chain(priority) {
+        if !known.contains(&id) {
+            let next = match nearest(id, known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("known: {}", known.join(", ")),
+            };
+            return Err(Failure::usage(format!("{what} `{id}` is not configured; {next}")));
+        }
+    }
+    Ok(())
+}
+
+/// A ceiling that somebody relies on and that nothing holds is said, wherever it was set.
+fn unpriced(context: &Context, pinned: Option<&str>) -> Vec<String> {
+    let config = &context.loaded.config;
+    let unpriced = config.providers.iter().filter(|provider| provider.prices.is_none());
+    let ids: Vec<&str> = match config.providers.is_empty() {
+        // Presets carry no prices.
+        true => config.provider_ids(),
+        false => unpriced.map(|provider| &*provider.id).collect(),
+    };
+    let asked = ids.into_iter().filter(|id| pinned.is_none_or(|pinned| pinned == *id));
+    asked
+        .map(|id| {
+            format!("max_cost_usd does not bind at provider `{id}`: its [[provider]] has no price_in and price_out")
+        })
+        .collect()
+}
