@@ -70,6 +70,13 @@ pub fn create_dir(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Creates a folder (0700) in one that is there. It is durable once the folder around it is synced, which a file that is
+/// made beside it sees to.
+pub fn create_dir_within(path: &Path) -> io::Result<()> {
+    fault::at_path(Operation::Open, path)?;
+    fs::DirBuilder::new().mode(0o700).create(path)
+}
+
 /// Moves a file within a file system, durably at both ends. What stood at `to` is replaced.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;

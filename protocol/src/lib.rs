@@ -27,3 +27,4 @@ pub mod frame;
 pub mod disk;
 pub mod process;
 pub mod process_tree;
+pub mod threads;

@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 
 use crate::event::ProcessMark;
 
@@ -88,13 +89,13 @@ pub fn become_program(program: &Path, args: &[OsString]) -> io::Error {
 /// The identity of a live process, or None if there is none with this pid.
 #[must_use]
 pub fn mark(pid: u32) -> Option<ProcessMark> {
-    Some(ProcessMark { pid, start_time: stat(pid)?.start_time, boot_id: boot_id()? })
+    Some(ProcessMark { pid, start_time: stat(pid)?.start_time, boot_id: boot_id()?.to_owned() })
 }
 
 /// Whether exactly that process still lives (a zombie does not).
 #[must_use]
 pub fn is_alive(mark: &ProcessMark) -> bool {
-    boot_id().as_deref() == Some(&*mark.boot_id)
+    boot_id() == Some(&*mark.boot_id)
         && stat(mark.pid).is_some_and(|stat| stat.start_time == mark.start_time && stat.state != 'Z')
 }
 
@@ -113,8 +114,14 @@ pub(crate) struct Stat {
     pub(crate) start_time: u64,
 }
 
+/// Fifty numbers and a name of 15 bytes. The kernel gives them in one read; a sweep looks at every process there is, so
+/// reads are counted.
+const STAT_BYTES_MAX: usize = 2_048;
+
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut bytes = [0; STAT_BYTES_MAX];
+    let length = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes[..length]);
     // The name, in parentheses, may hold anything: the fields begin after the last one.
     let mut fields = text.get(text.rfind(')')? + 2..)?.split(' ');
     let state = fields.next()?.chars().next()?;
@@ -123,6 +130,12 @@ pub(crate) fn stat(pid: u32) -> Option<Stat> {
     Some(Stat { state, parent, start_time })
 }
 
-fn boot_id() -> Option<String> {
-    Some(fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned())
+/// The same as long as this process lives.
+fn boot_id() -> Option<&'static str> {
+    static BOOT_ID: OnceLock<String> = OnceLock::new();
+    if let Some(id) = BOOT_ID.get() {
+        return Some(id);
+    }
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
+    Some(BOOT_ID.get_or_init(|| id))
 }

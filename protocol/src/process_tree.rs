@@ -59,6 +59,11 @@ fn kill_tree(root: &ProcessMark) -> std::io::Result<()> {
 /// Live processes whose ancestors include one of `roots`. Parentage of the dead is gone, so a tree is followed from
 /// round to round through everything that was ever seen in it.
 fn descendants_of(roots: &[ProcessMark]) -> Vec<ProcessMark> {
+    let mut open: Vec<u32> = roots.iter().filter(|mark| process::is_alive(mark)).map(|mark| mark.pid).collect();
+    if open.is_empty() {
+        // The children of the dead are others' by now.
+        return Vec::new();
+    }
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     for pid in entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
@@ -67,7 +72,6 @@ fn descendants_of(roots: &[ProcessMark]) -> Vec<ProcessMark> {
         }
     }
     let mut found = Vec::new();
-    let mut open: Vec<u32> = roots.iter().filter(|mark| process::is_alive(mark)).map(|mark| mark.pid).collect();
     while let Some(pid) = open.pop() {
         for child in children.get(&pid).into_iter().flatten() {
             found.extend(process::mark(*child));

@@ -51,10 +51,9 @@ fn two_hundred_lines_are_two_hundred_rows_and_the_same_list_again_adds_none() {
     let (home, script) = Home::with_script(ECHO);
     list(&home, 1..=200);
     let (code, result) = home.ukai_json(&[&RUN[..], &["--output", "json"]].concat());
-    let expected = [("type", "batch_result".into()), ("jobs", 200.into()), ("added", 200.into())];
-    let expected = expected.into_iter().chain([("completed", 200.into()), ("exit_code", 0.into())]);
-    for (key, value) in expected {
-        assert_eq!(result[key], Value::from(value), "{key} of {result}");
+    assert_eq!(result["type"], "batch_result");
+    for (key, value) in [("jobs", 200), ("added", 200), ("completed", 200), ("exit_code", 0)] {
+        assert_eq!(result[key], value, "{key} of {result}");
     }
     assert_eq!(code, 0);
     each_once(&home, 1..=200);

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr, concurrency::JoinHandle};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::JobStatus;
+use ukai_protocol::threads::Threads;
 
 use super::error::StoreError;
 use super::lane::{Create, Done, LANE_PARKED_MAX, LANE_PENDING_MAX, Lane, LaneReport};
@@ -24,7 +25,7 @@ use super::paths::StateDir;
 use super::reads::{Read, ReadReport, What};
 use super::writer::{Append, Clock};
 
-/// Threads that write at once: more than a disk syncs side by side, far below the runtime's 512.
+/// Threads that write at once: more than a disk syncs side by side.
 const WRITERS_MAX: usize = 64;
 /// Threads that read at once, so that a crowd of listeners leaves the disk to the writers.
 const READERS_MAX: usize = 4;
@@ -69,6 +70,7 @@ impl Actor for StoreActor {
             writing: 0,
             reads: VecDeque::new(),
             reading: 0,
+            threads: Threads::new("store", WRITERS_MAX + READERS_MAX),
             closing: Closing::Open,
         })
     }
@@ -108,6 +110,7 @@ struct Store {
     writing: usize,
     reads: VecDeque<(Read, u64)>,
     reading: usize,
+    threads: Threads,
     closing: Closing,
 }
 
@@ -261,25 +264,24 @@ impl Store {
         {
             let Some(lane) = self.lanes.get_mut(&job) else { continue };
             let work = lane.take_work(&job, &self.state, self.clock);
-            let myself = self.myself.clone();
+            let mut answer = Answer::to(&self.myself, StoreMessage::Written(LaneReport::failed(job.clone())));
             self.writing += 1;
-            tokio::spawn(async move {
-                let done = tokio::task::spawn_blocking(move || work.run()).await;
-                let done = done.map_err(|error| format!("its thread failed: {error}"));
-                send(&myself, StoreMessage::Written(LaneReport { job, done }));
+            self.threads.run(move || {
+                let done = work.run();
+                answer.becomes(StoreMessage::Written(LaneReport { job, done: Ok(done) }));
             });
         }
         while self.reading < READERS_MAX
             && let Some((read, until)) = self.reads.pop_front()
         {
             let snapshot = matches!(read.what, What::Snapshot).then(|| read.job.clone());
-            let (myself, state) = (self.myself.clone(), self.state.clone());
+            let answer = Answer::to(&self.myself, StoreMessage::Read(ReadReport { snapshot }));
+            let state = self.state.clone();
             self.reading += 1;
-            tokio::spawn(async move {
-                if let Err(error) = tokio::task::spawn_blocking(move || read.run(&state, until)).await {
-                    tracing::error!("reading a log: its thread failed: {error}");
-                }
-                send(&myself, StoreMessage::Read(ReadReport { snapshot }));
+            self.threads.run(move || {
+                // Told when it is done, and when it could not be.
+                let _answer = answer;
+                read.run(&state, until);
             });
         }
     }
@@ -315,10 +317,30 @@ impl Store {
     }
 }
 
-/// The actor has ended when this fails; its callers have been answered by then.
-fn send(myself: &ActorRef<StoreMessage>, message: StoreMessage) {
-    if myself.cast(message).is_err() {
-        tracing::debug!("the store ended while a thread was at work");
+/// The word of a thread to the store. It is sent when this goes: also by a panic, and undone.
+struct Answer {
+    store: ActorRef<StoreMessage>,
+    message: Option<StoreMessage>,
+}
+
+impl Answer {
+    fn to(store: &ActorRef<StoreMessage>, unless_done: StoreMessage) -> Self {
+        Answer { store: store.clone(), message: Some(unless_done) }
+    }
+
+    fn becomes(&mut self, message: StoreMessage) {
+        self.message = Some(message);
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        // The actor has ended when this fails; its callers have been answered by then.
+        if let Some(message) = self.message.take()
+            && self.store.cast(message).is_err()
+        {
+            tracing::debug!("the store ended while a thread was at work");
+        }
     }
 }
 

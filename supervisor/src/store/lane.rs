@@ -79,6 +79,13 @@ pub struct LaneReport {
     pub(super) done: Result<Done, String>,
 }
 
+impl LaneReport {
+    #[must_use]
+    pub(super) fn failed(job: JobId) -> Self {
+        LaneReport { job, done: Err("its thread panicked, or none could be started".to_owned()) }
+    }
+}
+
 pub(super) struct Done {
     pub writer: Result<Box<Writer>, StoreError>,
     pub answers: Vec<Answer>,
@@ -131,12 +138,15 @@ impl Lane {
         self.writer = Some(writer);
     }
 
-    /// How much of the log a snapshot should cover, where one is due.
+    /// How much of the log a snapshot should cover, where one is due: at every abort and pause, and when so many records
+    /// came since the last that folding them again costs more (spec §10). A short run that completed is read once more,
+    /// if at all, and its log is as quick to read as a snapshot.
     #[must_use]
     pub fn snapshot_due(&self) -> Option<Acked> {
         let acked = self.acked.filter(|_| !self.snapshot.under_way)?;
         let behind = acked.seq.saturating_sub(self.snapshot.seq);
-        (behind >= SNAPSHOT_EVERY || (acked.status.is_ended() && behind > 0)).then_some(acked)
+        let stopped = acked.status.is_ended() && acked.status != JobStatus::Completed;
+        (behind >= SNAPSHOT_EVERY || (stopped && behind > 0)).then_some(acked)
     }
 }
 

@@ -61,8 +61,8 @@ impl Writer {
         }
     }
 
-    /// A new run. On an error nothing of it is left. The log is there, empty, before `job.json`: the sync of the folder
-    /// that completes the one covers the other.
+    /// A new run. On an error nothing of it is left. The log, empty, and the folder for outputs are there before `job.json`:
+    /// the sync of the folder that completes the one covers the others.
     pub fn create(
         state: &StateDir,
         id: &JobId,
@@ -76,7 +76,8 @@ impl Writer {
         }
         let created = (|| {
             let io = |path: &Path, error| StoreError::io("creating", path, &error);
-            disk::create_dir(&run.outputs()).map_err(|error| io(&run.outputs(), error))?;
+            disk::create_dir(run.root()).map_err(|error| io(run.root(), error))?;
+            disk::create_dir_within(&run.outputs()).map_err(|error| io(&run.outputs(), error))?;
             disk::allocate(&run.reserve(), RESERVE_BYTES).map_err(|error| io(&run.reserve(), error))?;
             let log = LogFile::create(run.log())?;
             spec_file::save(&run.spec(), spec).map_err(|error| io(&run.spec(), error))?;
