@@ -85,10 +85,10 @@ pub enum Msg {
         kind: CauseKind,
         answer: Answer<Vec<JobId>>,
     },
-    /// The ids that are meant, in the order of submission.
+    /// The jobs that are meant, in the order of submission, each with the number of its last record.
     Resolve {
         jobs: Selection,
-        answer: Answer<Vec<JobId>>,
+        answer: Answer<Vec<(JobId, u64)>>,
     },
     Status {
         answer: Answer<ServerStatus>,
@@ -238,7 +238,9 @@ impl Actor for Supervisor {
             Msg::Cancel { jobs, kind, answer } => state.cancel(&jobs, kind, answer),
             Msg::Resolve { jobs, answer } => {
                 // A client that has gone needs no answer, here and below.
-                let _ = answer.send(state.select(&jobs));
+                let seq = |id: &JobId| state.jobs.get(id).map_or(0, |job| job.progress.seq);
+                let resolved = state.select(&jobs).map(|ids| ids.into_iter().map(|id| (seq(&id), id)));
+                let _ = answer.send(resolved.map(|ids| ids.map(|(seq, id)| (id, seq)).collect()));
             }
             Msg::Status { answer } => state.status(answer),
             Msg::Recorded(appended) => state.recorded(&appended),

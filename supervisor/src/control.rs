@@ -110,8 +110,8 @@ impl Parts {
 struct Subscription {
     _place: OwnedSemaphorePermit,
     listener: Listener,
-    /// In the order of submission.
-    jobs: Vec<JobId>,
+    /// In the order of submission, each with the number of a record that is in its log.
+    jobs: Vec<(JobId, u64)>,
     /// The number of the last record that was told, per job; `after` for the others.
     told: HashMap<JobId, u64>,
     after: u64,
@@ -164,7 +164,7 @@ impl Doors {
             }
             these => {
                 let ids = resolve(these).await?;
-                let wanted = Wanted { jobs: Some(ids.iter().cloned().collect()), deltas };
+                let wanted = Wanted { jobs: Some(ids.iter().map(|(id, _)| id.clone()).collect()), deltas };
                 (self.publisher.listen(wanted), ids)
             }
         };
@@ -184,11 +184,22 @@ impl Doors {
 
 impl Subscription {
     async fn tell(mut self, doors: &Doors, mut reader: Reader, mut writer: Writer) -> Result<(), LinkError> {
-        for job in std::mem::take(&mut self.jobs) {
-            let mut from = Position::after(self.told.get(&job).copied().unwrap_or(self.after));
+        let alone = self.jobs.len() == 1;
+        for (job, seq) in std::mem::take(&mut self.jobs) {
+            let seen = self.told.get(&job).copied().unwrap_or(self.after);
+            if seen >= seq {
+                // What came since we listen will be told.
+                continue;
+            }
+            let mut from = Position::after(seen);
             loop {
                 let piece = match doors.backlog(&job, from).await {
                     Ok(piece) => piece,
+                    // One damaged log of many keeps nobody from the others: how its job stands, its row tells.
+                    Err(error) if !alone => {
+                        tracing::warn!(%job, %error, "a listener is not told what happened to it");
+                        break;
+                    }
                     Err(error) => {
                         let why = format!("reading what happened to {job}: {error}");
                         return writer.send(&Response::Refused { why, usage: false }).await;

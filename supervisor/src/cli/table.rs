@@ -12,12 +12,13 @@ pub const NAME_CHARS_MAX: usize = 24;
 /// `columns`: of the terminal that it is for. None: for a file or a program, and nothing is cut.
 #[must_use]
 pub fn jobs(rows: &[JobRow], columns: Option<usize>) -> String {
-    let titles = ["JOB", "NAME", "STATUS", "STEPS", "TOOLS", "TOKENS", "TIME", "RESTARTS", "PROVIDER", "NOTE"];
+    let titles = ["JOB", "BATCH", "NAME", "STATUS", "STEPS", "TOOLS", "TOKENS", "TIME", "RESTARTS", "PROVIDER", "NOTE"];
     let name_chars_max = columns.map_or(usize::MAX, |_| NAME_CHARS_MAX);
-    let mut cells = vec![titles.map(str::to_owned)];
+    let mut cells = vec![titles.map(str::to_owned).to_vec()];
     cells.extend(rows.iter().map(|row| {
-        [
+        vec![
             row.id.to_string(),
+            row.batch.as_ref().map_or_else(|| "-".to_owned(), |place| place.id.to_string()),
             brief(&row.name, name_chars_max),
             row.status.to_string(),
             row.used.steps.to_string(),
@@ -29,6 +30,9 @@ pub fn jobs(rows: &[JobRow], columns: Option<usize>) -> String {
             brief(&why(row), usize::MAX),
         ]
     }));
+    if rows.iter().all(|row| row.batch.is_none()) {
+        cells.iter_mut().for_each(|row| drop(row.remove(1)));
+    }
     fit(self::columns(&cells), columns)
 }
 
@@ -83,12 +87,13 @@ pub fn why(row: &JobRow) -> String {
 }
 
 #[must_use]
-pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..N).map(width).collect();
+pub fn columns<Row: AsRef<[String]>>(rows: &[Row]) -> String {
+    let cell = |row: &Row, column: usize| row.as_ref().get(column).map_or(0, |cell| cell.chars().count());
+    let width = |column: usize| rows.iter().map(|row| cell(row, column)).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows.first().map_or(0, |row| row.as_ref().len())).map(width).collect();
     let mut text = String::new();
     for row in rows {
-        let line = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect::<Vec<_>>().join("  ");
+        let line = row.as_ref().iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect::<Vec<_>>().join("  ");
         text.push_str(line.trim_end());
         text.push('\n');
     }
@@ -125,6 +130,19 @@ mod tests {
             let cut = jobs(std::slice::from_ref(&row), Some(columns));
             assert_eq!(cut.lines().map(|line| line.chars().count()).max(), Some(columns), "{cut}");
         }
+    }
+
+    #[test]
+    fn batches_have_a_column_where_there_are_any() {
+        use ukai_protocol::event::{BatchPlace, Line};
+        use ukai_protocol::run_state::Progress;
+        let alone = JobRow::of(JobId::from_random([0; 5]), &Progress::default(), String::new());
+        let line = Line { number: 1, key: String::new() };
+        let place = BatchPlace { id: "b-abcdefgh".parse().expect("an id"), name: String::new(), line };
+        let of_batch = JobRow { batch: Some(place), ..alone.clone() };
+        assert!(!jobs(std::slice::from_ref(&alone), None).contains("BATCH"));
+        let both = jobs(&[alone, of_batch], None);
+        assert!(both.contains("JOB         BATCH       NAME") && both.contains("j-aaaaaaaa  b-abcdefgh"), "{both}");
     }
 
     #[test]
