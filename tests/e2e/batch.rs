@@ -208,6 +208,28 @@ fn a_batch_ends_as_its_worst_job_and_says_how_many_ended_how() {
 }
 
 #[test]
+fn one_damaged_log_hides_none_of_the_others() {
+    let (home, _script) = Home::with_script(ECHO);
+    list(&home, 1..=3);
+    ends_with(&home.ukai(&RUN), 0);
+    let victim = rows(&home)[1]["job_id"].as_str().expect("an id").to_owned();
+    let log = home.state_dir().join("runs").join(&victim).join("events.jsonl");
+    let damaged = std::fs::read_to_string(&log).expect("its log").replace("Replied", "Repliee");
+    std::fs::write(&log, damaged).expect("damaged");
+    let check = || {
+        let rows = rows(&home);
+        let statuses: Vec<_> = rows.iter().map(|row| row["status"].as_str().expect("a status")).collect();
+        assert_eq!(statuses, ["completed", "aborted", "completed"]);
+        assert_eq!(rows[1]["cause"]["kind"], "quarantined");
+    };
+    check();
+    let _server = home.serve();
+    check();
+    let (code, last) = home.ukai_json(&["attach", "survey", "--output", "json"]);
+    assert_eq!((code, &last["completed"], &last["aborted"]), (6, &2.into(), &1.into()), "{last}");
+}
+
+#[test]
 fn logs_tell_what_happened_with_and_without_a_server() {
     let (home, _script) = Home::with_script(ECHO);
     list(&home, 1..=2);

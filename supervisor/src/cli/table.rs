@@ -93,7 +93,13 @@ pub fn columns<Row: AsRef<[String]>>(rows: &[Row]) -> String {
     let widths: Vec<usize> = (0..rows.first().map_or(0, |row| row.as_ref().len())).map(width).collect();
     let mut text = String::new();
     for row in rows {
-        let line = row.as_ref().iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect::<Vec<_>>().join("  ");
+        let line = row
+            .as_ref()
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect::<Vec<_>>()
+            .join("  ");
         text.push_str(line.trim_end());
         text.push('\n');
     }
