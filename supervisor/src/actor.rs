@@ -6,6 +6,7 @@
 
 mod attempt;
 mod lease;
+mod pause;
 mod request;
 mod routes;
 mod submit;
@@ -35,6 +36,7 @@ use crate::store::{Appended, Recovered, StoreError};
 use crate::table::Job;
 
 pub use attempt::Write;
+pub use pause::Unpaused;
 pub use request::Idle;
 
 /// Why a request was not carried out. `usage`: the request itself was wrong.
@@ -71,6 +73,14 @@ pub enum Msg {
         jobs: Selection,
         kind: CauseKind,
         answer: Answer<Vec<JobId>>,
+    },
+    Pause {
+        jobs: Selection,
+        answer: Answer<Vec<JobRow>>,
+    },
+    Unpause {
+        jobs: Selection,
+        answer: Answer<Unpaused>,
     },
     /// The ids that are meant, in the order of submission.
     Resolve {
@@ -154,6 +164,7 @@ pub struct State {
     storm: Storm,
     batches: HashMap<u64, submit::Batch>,
     cancels: Vec<request::Cancelling>,
+    pauses: Vec<pause::Awaiting>,
     draining: bool,
     drains: Vec<oneshot::Sender<()>>,
     idlers: Vec<oneshot::Sender<Idle>>,
@@ -185,6 +196,7 @@ impl Actor for Supervisor {
                 storm: Storm::default(),
                 batches: HashMap::new(),
                 cancels: Vec::new(),
+                pauses: Vec::new(),
                 draining: false,
                 drains: Vec::new(),
                 idlers: Vec::new(),
@@ -210,6 +222,8 @@ impl Actor for Supervisor {
             Msg::List { answer } => state.list(answer, now),
             Msg::Show { job, answer } => state.show(&job, answer, now),
             Msg::Cancel { jobs, kind, answer } => state.cancel(&jobs, kind, answer),
+            Msg::Pause { jobs, answer } => state.pause(&jobs, answer, now),
+            Msg::Unpause { jobs, answer } => state.unpause(&jobs, answer, now),
             Msg::Resolve { jobs, answer } => {
                 // A client that has gone needs no answer, here and below.
                 let _ = answer.send(state.select(&jobs));

@@ -14,7 +14,7 @@ use ukai_protocol::control::{Filter, Request, Response, Selection};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::CauseKind;
 
-use crate::actor::{Answer, Msg, Refusal};
+use crate::actor::{Answer, Msg, Refusal, Unpaused};
 use crate::listener::LISTENERS_MAX;
 use crate::publish::{Listener, Publisher, Told, Wanted};
 use crate::store::message::BACKLOG_RECORDS_MAX;
@@ -50,9 +50,14 @@ pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Res
             Request::List { .. } => {
                 doors.ask(|answer| Msg::List { answer }).await.map(|rows| Response::Jobs { rows, left_out: 0 })
             }
-            Request::Results { .. } | Request::Pause { .. } | Request::Unpause { .. } => {
-                Err(Refusal { why: "not known here yet".to_owned(), usage: true })
+            Request::Pause { jobs } => {
+                doors.ask(|answer| Msg::Pause { jobs, answer }).await.map(|rows| Response::Paused { rows })
             }
+            Request::Unpause { jobs } => doors
+                .ask(|answer| Msg::Unpause { jobs, answer })
+                .await
+                .map(|Unpaused { rows, starts }| Response::Unpaused { rows, starts }),
+            Request::Results { .. } => Err(Refusal { why: "not known here yet".to_owned(), usage: true }),
             Request::Show { job } => doors
                 .ask(|answer| Msg::Show { job, answer })
                 .await

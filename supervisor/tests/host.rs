@@ -122,7 +122,7 @@ impl Bench {
 }
 
 /// What a supervisor leaves that was killed while a worker ran; the worker's connections are gone.
-async fn leave_behind(settings: &Settings, job: &JobId, process: ProcessMark, token: &Secret) {
+async fn leave_behind(settings: &Settings, job: &JobId, process: ProcessMark, token: &Secret, paused: bool) {
     let state = StateDir::new(&settings.state_dir);
     state.create().expect("folders");
     let (store, ended) = store::start(state, Box::new(|_| {}), None).await.expect("a store");
@@ -130,7 +130,8 @@ async fn leave_behind(settings: &Settings, job: &JobId, process: ProcessMark, to
     let created = |reply| StoreMessage::Create { id: job.clone(), spec: Box::new(spec("a")), submitted, reply };
     stored(&store, created).await;
     let started = Event::Started { attempt: 1, process, token_hash: token_hash(token) };
-    for (from, event) in [(None, started), (Some(Numbered { attempt: 1, n: 0 }), injected())] {
+    let pause = paused.then_some((None, Event::Paused {}));
+    for (from, event) in [(None, started), (Some(Numbered { attempt: 1, n: 0 }), injected())].into_iter().chain(pause) {
         let events = vec![event];
         stored(&store, |reply| StoreMessage::Append { job: job.clone(), from, events, reply }).await;
     }
@@ -236,6 +237,32 @@ impl Client {
         began.elapsed()
     }
 
+    async fn pause(&mut self, jobs: Selection) -> Vec<JobRow> {
+        match self.ask(Request::Pause { jobs }).await {
+            Response::Paused { rows } => rows,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn unpause(&mut self, jobs: Selection) -> Vec<JobRow> {
+        match self.ask(Request::Unpause { jobs }).await {
+            Response::Unpaused { rows, starts: false } => rows,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn until(&mut self, job: &JobId, status: JobStatus) -> JobRow {
+        let began = Instant::now();
+        loop {
+            let row = self.row(job).await;
+            if row.status == status {
+                return row;
+            }
+            assert!(began.elapsed() < PATIENCE, "{row:?} is not {status}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     async fn subscribe(&mut self, jobs: Selection) {
         let filter = Filter { jobs, deltas: true };
         self.writer.send(&Request::Subscribe { filter, seen: Seen::default() }).await.expect("sent");
@@ -287,6 +314,8 @@ struct Worker {
     writer: Writer,
     welcome: Welcome,
     state: Option<RunState>,
+    /// What it is told about pausing when it comes back.
+    word: Option<ToWorker>,
     n: u64,
 }
 
@@ -308,8 +337,9 @@ impl Worker {
             bytes.extend(chunk);
         }
         let state = (!bytes.is_empty()).then(|| codec::decode_unbounded(&bytes).expect("a state"));
+        let word = if reconnect { Some(next(&mut reader).await) } else { None };
         let n = welcome.acked;
-        Worker { started, reader, writer, welcome: *welcome, state, n }
+        Worker { started, reader, writer, welcome: *welcome, state, word, n }
     }
 
     async fn send(&mut self, message: ToSupervisor) {
@@ -324,7 +354,7 @@ impl Worker {
         loop {
             match next(&mut self.reader).await {
                 ToWorker::Ack { n } if n == self.n => return,
-                ToWorker::Ack { .. } | ToWorker::Cancel { .. } => {}
+                ToWorker::Ack { .. } | ToWorker::Cancel { .. } | ToWorker::Pause => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -355,6 +385,14 @@ impl Worker {
         self.kill(Signal::SIGKILL);
     }
 
+    /// Its connection breaks; the process lives.
+    async fn disconnect(self) -> Started {
+        let Worker { started, reader, mut writer, .. } = self;
+        writer.close().await.expect("closed");
+        drop((reader, writer));
+        started
+    }
+
     fn kill(&self, signal: Signal) {
         signal_pid(self.started.pid, signal);
     }
@@ -366,6 +404,10 @@ fn signal_pid(pid: u32, signal: Signal) {
 
 async fn next(reader: &mut Reader) -> ToWorker {
     within(reader.next()).await.expect("readable").expect("a message")
+}
+
+fn these(jobs: &[&JobId]) -> Selection {
+    Selection::These(jobs.iter().map(ToString::to_string).collect())
 }
 
 fn injected() -> Event {
@@ -437,7 +479,7 @@ async fn a_killed_worker_is_restarted_from_what_was_recorded() {
     worker.finish().await;
     let events = log(&bench.settings, &job).await;
     let interrupted = events.iter().find_map(|event| match event {
-        Event::Interrupted { attempt, how, stderr_tail } => Some((*attempt, &**how, &**stderr_tail)),
+        Event::Interrupted { attempt, how, stderr_tail, .. } => Some((*attempt, &**how, &**stderr_tail)),
         _ => None,
     });
     assert_eq!(interrupted, Some((1, "killed by signal 9", "last words\n")));
@@ -561,10 +603,7 @@ async fn a_lost_connection_is_taken_up_where_it_broke() {
     let job = client.submit(&["a"]).await.remove(0);
     let mut worker = bench.worker().await;
     worker.record(injected()).await;
-    let Worker { started, reader, mut writer, .. } = worker;
-    writer.close().await.expect("closed");
-    drop((reader, writer));
-    let mut worker = Worker::hello(&bench.settings, started, true).await;
+    let mut worker = Worker::hello(&bench.settings, worker.disconnect().await, true).await;
     assert_eq!((worker.welcome.acked, worker.welcome.state_bytes), (1, 0));
     // Sent again although it is on disk, together with what is new.
     let attempt = worker.started.attempt;
@@ -607,7 +646,7 @@ async fn a_worker_that_outlived_its_supervisor_goes_on_with_the_next() {
     let (job, token) = (JobId::from_random([1; 5]), Secret::new("its token".into()));
     let mut child = sleeper();
     let pid = child.id();
-    leave_behind(&settings, &job, process::mark(pid).expect("it lives"), &token).await;
+    leave_behind(&settings, &job, process::mark(pid).expect("it lives"), &token, false).await;
 
     let (host, started) = start(&settings).await;
     let bench = Bench { host, settings, started, folder };
@@ -625,6 +664,140 @@ async fn a_worker_that_outlived_its_supervisor_goes_on_with_the_next() {
 }
 
 #[tokio::test(flavor = "current_thread")]
+async fn a_job_that_does_not_run_is_paused_at_once_and_for_as_long_as_a_person_wants() {
+    let mut bench = Bench::new(|settings| settings.max_workers = 1).await;
+    let mut client = bench.client().await;
+    let jobs = client.submit(&["crashes", "queued", "third"]).await;
+    let first = bench.worker().await;
+    let rows = client.pause(these(&[&jobs[1]])).await;
+    assert_eq!(rows.iter().map(|row| (&row.id, row.status)).collect::<Vec<_>>(), [(&jobs[1], JobStatus::Paused)]);
+    // It crashes, backs off, and is paused at that. The slot goes to the third.
+    first.kill(Signal::SIGKILL);
+    client.until(&jobs[0], JobStatus::Interrupted).await;
+    assert_eq!(client.pause(these(&[&jobs[0]])).await[0].status, JobStatus::Paused);
+    let third = bench.worker().await;
+    assert_eq!(third.started.job, jobs[2]);
+    let Bench { host, settings, folder, .. } = bench;
+    drop(third);
+    within(host.drain()).await;
+
+    let (host, started) = start(&settings).await;
+    let mut bench = Bench { host, settings, started, folder };
+    let third = bench.worker().await;
+    assert_eq!((&third.started.job, third.started.attempt), (&jobs[2], 2));
+    third.finish().await;
+    let idle = within(bench.host.idle()).await.expect("the supervisor lives");
+    let mut paused = jobs[..2].to_vec();
+    paused.sort();
+    assert_eq!((idle.queued, idle.paused), (Vec::new(), paused));
+
+    let mut client = bench.client().await;
+    for (job, attempt, restarts) in [(&jobs[0], 2, 1), (&jobs[1], 1, 0)] {
+        assert_eq!(client.unpause(these(&[job])).await.len(), 1);
+        let worker = bench.worker().await;
+        assert_eq!((&worker.started.job, worker.started.attempt), (job, attempt));
+        worker.finish().await;
+        assert_eq!(client.until(job, JobStatus::Completed).await.restarts, restarts);
+    }
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_paused_job_is_cancelled_and_an_ended_one_is_not_paused() {
+    let bench = Bench::new(|settings| settings.max_workers = 0).await;
+    let mut client = bench.client().await;
+    let jobs = client.submit(&["a", "b"]).await;
+    assert_eq!(client.pause(Selection::All).await.len(), 2);
+    // Said twice, it is written once.
+    assert_eq!(client.pause(Selection::All).await.len(), 2);
+    assert!(client.cancel(&jobs[0]).await < CANCEL_MAX);
+    for jobs in [these(&[&jobs[0], &jobs[1]]), these(&[&jobs[0]])] {
+        for request in [Request::Unpause { jobs: jobs.clone() }, Request::Pause { jobs }] {
+            let Response::Refused { why, usage: true } = client.ask(request).await else { panic!("not refused") };
+            assert!(why.contains("ended"), "{why}");
+        }
+    }
+    assert_eq!(client.row(&jobs[1]).await.status, JobStatus::Paused, "all or none");
+    assert_eq!(client.pause(Selection::All).await.len(), 1);
+    assert_eq!(count(&log(&bench.settings, &jobs[0]).await, "Paused"), 1);
+    assert!(matches!(
+        client.ask(Request::Pause { jobs: these(&[&JobId::from_random([9; 5])]) }).await,
+        Response::Refused { usage: true, .. }
+    ));
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_worker_that_crashes_while_it_pauses_is_not_started_again() {
+    let mut bench = Bench::new(|_| {}).await;
+    let mut client = bench.client().await;
+    let job = client.submit(&["a"]).await.remove(0);
+    let mut worker = bench.worker().await;
+    worker.record(injected()).await;
+    let row = client.pause(these(&[&job])).await.remove(0);
+    assert_eq!(row.note, "pauses when its current call has ended");
+    assert_eq!(next(&mut worker.reader).await, ToWorker::Pause);
+    worker.kill(Signal::SIGKILL);
+    client.until(&job, JobStatus::Paused).await;
+    assert_eq!(client.unpause(these(&[&job])).await.len(), 1);
+    let worker = bench.worker().await;
+    assert_eq!(client.row(&job).await.restarts, 1);
+    worker.finish().await;
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_worker_that_comes_back_is_told_what_a_person_said_meanwhile() {
+    let mut bench = Bench::new(|_| {}).await;
+    let mut client = bench.client().await;
+    let job = client.submit(&["a"]).await.remove(0);
+    let mut started = bench.worker().await.disconnect().await;
+    for (request, word) in [
+        (Request::Pause { jobs: these(&[&job]) }, ToWorker::Pause),
+        (Request::Unpause { jobs: these(&[&job]) }, ToWorker::Unpause),
+    ] {
+        client.ask(request).await;
+        let worker = Worker::hello(&bench.settings, started, true).await;
+        assert_eq!(worker.word, Some(word));
+        started = worker.disconnect().await;
+    }
+    Worker::hello(&bench.settings, started, true).await.finish().await;
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_supervisor_killed_while_a_worker_pauses_is_missed_by_nobody() {
+    for back in [true, false] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut settings = settings(folder.path());
+        settings.orphan_grace = Duration::from_millis(if back { 5_000 } else { 200 });
+        let (job, token) = (JobId::from_random([1; 5]), Secret::new("its token".into()));
+        let mut child = sleeper();
+        let pid = child.id();
+        leave_behind(&settings, &job, process::mark(pid).expect("it lives"), &token, true).await;
+        let (host, started) = start(&settings).await;
+        let mut bench = Bench { host, settings, started, folder };
+        let mut client = bench.client().await;
+        if back {
+            let left = Started { job: job.clone(), attempt: 1, token, pid };
+            let mut worker = Worker::hello(&bench.settings, left, true).await;
+            assert_eq!(worker.word, Some(ToWorker::Pause));
+            // The call under way ends; then it goes.
+            worker.record(replied(1)).await;
+            worker.kill(Signal::SIGKILL);
+        }
+        client.until(&job, JobStatus::Paused).await;
+        child.wait().expect("it ends");
+        assert!(bench.started.try_recv().is_err(), "it is not started again");
+        client.unpause(Selection::All).await;
+        let worker = bench.worker().await;
+        assert_eq!((worker.started.attempt, client.row(&job).await.restarts), (2, u32::from(!back)));
+        worker.finish().await;
+        bench.end().await;
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
 async fn a_worker_that_does_not_come_back_is_ended_and_its_job_started_again_at_once() {
     for alive in [true, false] {
         let folder = tempfile::tempdir().expect("a folder");
@@ -633,7 +806,7 @@ async fn a_worker_that_does_not_come_back_is_ended_and_its_job_started_again_at_
         let (job, token) = (JobId::from_random([1; 5]), Secret::new("its token".into()));
         let mut child = sleeper();
         let mark = process::mark(child.id()).expect("it lives");
-        leave_behind(&settings, &job, mark.clone(), &token).await;
+        leave_behind(&settings, &job, mark.clone(), &token, false).await;
         if !alive {
             child.kill().expect("it lives");
             child.wait().expect("it ends");

@@ -8,6 +8,7 @@ mod crash;
 mod demo;
 mod keys;
 mod limits;
+mod pause;
 mod reads;
 mod routes;
 mod run;

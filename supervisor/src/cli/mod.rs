@@ -12,11 +12,13 @@ mod completions;
 mod demo;
 mod doctor;
 mod ls;
+mod pause;
 mod run;
 mod script;
 mod serve;
 mod show;
 mod submit;
+mod unpause;
 
 // What several of them need.
 mod attention;
@@ -87,6 +89,10 @@ enum Verb {
     Show(show::Args),
     /// End jobs, with everything that they started
     Cancel(cancel::Args),
+    /// Let jobs finish the call under way and then wait, without a process
+    Pause(pause::Args),
+    /// Let paused jobs go on
+    Unpause(pause::Args),
     /// Say what is in force here, where it comes from and what is missing
     Doctor,
     /// Play a scripted provider over HTTP
@@ -147,6 +153,8 @@ fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
             Verb::Ls => ls::ls(&context).await,
             Verb::Show(args) => show::show(&context, &args).await,
             Verb::Cancel(args) => cancel::cancel(&context, args).await,
+            Verb::Pause(args) => pause::pause(&context, args).await,
+            Verb::Unpause(args) => unpause::unpause(&context, args).await,
             Verb::Doctor => doctor::doctor(&context).await,
             Verb::Demo(_) | Verb::Script(_) | Verb::Completions(_) => Ok(0),
         }

@@ -136,7 +136,8 @@ impl Lane {
     pub fn snapshot_due(&self) -> Option<Acked> {
         let acked = self.acked.filter(|_| !self.snapshot.under_way)?;
         let behind = acked.seq.saturating_sub(self.snapshot.seq);
-        (behind >= SNAPSHOT_EVERY || (acked.status.is_ended() && behind > 0)).then_some(acked)
+        let rests = acked.status.is_ended() || acked.status == JobStatus::Paused;
+        (behind >= SNAPSHOT_EVERY || (rests && behind > 0)).then_some(acked)
     }
 }
 
