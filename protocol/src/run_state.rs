@@ -135,8 +135,9 @@ impl Progress {
                 }
             }
             Event::Started { attempt, process, token_hash } => {
-                // Once it has run, only a pause brings it back into the queue.
-                if self.status == JobStatus::Queued && self.attempt > 0 {
+                // A pause may come between a start and its record, so what it is shown as does not say it all. Snapshots
+                // of earlier versions know of no crash, but of its status.
+                if self.attempt > 0 && !self.crashed && self.status != JobStatus::Interrupted {
                     self.unpaused_starts += 1;
                 }
                 self.status = JobStatus::Starting;

@@ -191,6 +191,21 @@ fn a_pause_is_no_restart_and_a_crash_beside_it_is_one() {
             1,
             2,
         ),
+        ("paused as it starts", vec![pause.clone(), started(1)], JobStatus::Starting, 0, 1),
+        (
+            "paused as it goes on",
+            vec![started(1), pause.clone(), stop(1), unpause.clone(), pause.clone(), started(2), stop(2)],
+            JobStatus::Paused,
+            0,
+            0,
+        ),
+        (
+            "paused as it starts after a crash",
+            vec![started(1), crash(1), pause.clone(), started(2), stop(2)],
+            JobStatus::Paused,
+            1,
+            1,
+        ),
         (
             "paused, on again, crashed, on again",
             vec![started(1), pause, stop(1), unpause, started(2), crash(2), started(3)],

@@ -248,3 +248,38 @@ fn a_run_at_a_server_follows_a_paused_job_to_its_end() {
     }
     assert_completed(&home, &script, &id);
 }
+
+#[test]
+fn a_pause_at_each_event_boundary_costs_nothing() {
+    let (home, script) = Home::with_script(&scripts::slow_steps(u32::try_from(STEPS).expect("few"), "20ms"));
+    home.file("notes.txt", &scripts::notes());
+    let _server = home.serve();
+    let undisturbed = submit(&home, "undisturbed");
+    let text = until(&home, &undisturbed, "completed")["text"].clone();
+    let mut paused = 0;
+    let boundaries = 1..home.events(&undisturbed).len();
+    let runs = boundaries.len() + 1;
+    for boundary in boundaries {
+        let id = submit(&home, "walk");
+        wait::until("the boundary", || (home.events(&id).len() >= boundary).then_some(()));
+        // One that has ended meanwhile is refused.
+        if home.ukai(&["pause", &id]).status.success() {
+            let end = wait::until("its rest", || {
+                Some(shown(&home, &id)).filter(|shown| shown["status"] == "paused" || shown["status"] == "completed")
+            });
+            if end["status"] == "paused" {
+                paused += 1;
+                ukai(&home, &["unpause", &id]);
+            }
+        }
+        let end = until(&home, &id, "completed");
+        assert_eq!(
+            (&end["steps"], &end["restarts"], &end["text"]),
+            (&STEPS.into(), &0.into(), &text),
+            "{boundary}: {end}"
+        );
+        assert_eq!(home.count(&id, "ToolStarted"), home.count(&undisturbed, "ToolStarted"), "{boundary}");
+    }
+    assert!(paused > 0, "no pause met a living worker");
+    assert_eq!(script.arrivals().len(), runs * STEPS);
+}

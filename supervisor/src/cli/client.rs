@@ -13,10 +13,10 @@ use super::failure::Failure;
 use crate::host::StartError;
 use crate::store::lock::LockError;
 
-/// The supervisor answers from memory; only a cancel waits for processes to end.
+/// The supervisor answers from memory.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
-/// Far above any `term_grace` in use.
-const CANCEL_DEADLINE: Duration = Duration::from_secs(300);
+/// For what waits for processes to end, or for as many syncs as there are jobs: far above any `term_grace` in use.
+const DONE_DEADLINE: Duration = Duration::from_secs(300);
 
 /// How long a supervisor may hold the state directory without listening: it reads its runs first, and stops its workers last.
 const BETWEEN_MAX: Duration = Duration::from_secs(5);
@@ -74,7 +74,10 @@ impl Client {
     /// One request, its one answer. A refusal is a failure in the server's words.
     pub async fn ask(mut self, request: &Request) -> Result<Response, Failure> {
         self.send(request).await?;
-        let deadline = if matches!(request, Request::Cancel { .. }) { CANCEL_DEADLINE } else { ANSWER_DEADLINE };
+        let deadline = match request {
+            Request::Cancel { .. } | Request::Pause { .. } | Request::Unpause { .. } => DONE_DEADLINE,
+            _ => ANSWER_DEADLINE,
+        };
         match tokio::time::timeout(deadline, self.next()).await {
             Ok(Ok(Some(Response::Refused { why, usage: true }))) => Err(Failure::usage(why)),
             Ok(Ok(Some(Response::Refused { why, usage: false }))) => Err(Failure::failed(why)),
