@@ -38,13 +38,39 @@ impl State {
         }
     }
 
-    /// Whether it ended because of the pause. How one ended that was no child of ours is not known.
+    /// Whether it ended because of the pause, and nobody ended it.
     pub(super) fn has_paused(&self, exit: &Exit) -> bool {
-        self.stop.is_none()
-            && match self.pausing {
-                Pausing::No => false,
-                Pausing::Yes => matches!(exit, Exit::Code(0) | Exit::Unknown),
-                Pausing::NotAnyMore => *exit == Exit::Code(0),
+        self.stop.is_none() && self.pausing.explains(exit)
+    }
+}
+
+impl Pausing {
+    /// How a process ended that was no child of ours is not known: one that was to pause is believed to have.
+    fn explains(self, exit: &Exit) -> bool {
+        match self {
+            Pausing::No => false,
+            Pausing::Yes => matches!(exit, Exit::Code(0) | Exit::Unknown),
+            Pausing::NotAnyMore => *exit == Exit::Code(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_was_told_to_pause_and_ended_well_has_paused() {
+        for (exit, [no, yes, not_any_more]) in [
+            (Exit::Code(0), [false, true, true]),
+            (Exit::Unknown, [false, true, false]),
+            (Exit::Code(70), [false; 3]),
+            (Exit::Signal(9), [false; 3]),
+            (Exit::NotStarted(String::new()), [false; 3]),
+        ] {
+            for (pausing, paused) in [(Pausing::No, no), (Pausing::Yes, yes), (Pausing::NotAnyMore, not_any_more)] {
+                assert_eq!(pausing.explains(&exit), paused, "{pausing:?} {exit:?}");
             }
+        }
     }
 }
