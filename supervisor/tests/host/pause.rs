@@ -195,27 +195,47 @@ async fn a_word_that_cannot_be_written_changes_nothing() {
     bench.end().await;
 }
 
+/// For what was sent to be taken in by a supervisor that has nothing else to do.
+const TAKEN_IN: Duration = Duration::from_millis(50);
+
 #[tokio::test(flavor = "current_thread")]
 async fn words_about_one_job_hold_in_the_order_in_which_they_were_said() {
-    let mut bench = Bench::new(|settings| settings.max_workers = 0).await;
-    let job = bench.client().await.submit(&["a"]).await.remove(0);
-    for last in [JobStatus::Queued, JobStatus::Paused] {
-        let mut clients = Vec::new();
-        for number in 0..10 {
-            let mut client = bench.client().await;
-            let pause = (number % 2 == 0) != (last == JobStatus::Paused);
-            let jobs = these(&[&job]);
-            let request = if pause { Request::Pause { jobs } } else { Request::Unpause { jobs } };
-            client.writer.send(&request).await.expect("sent");
-            clients.push(client);
-        }
-        for client in &mut clients {
-            let answer = client.next().await;
-            assert!(matches!(answer, Response::Paused { .. } | Response::Unpaused { .. }), "{answer:?}");
-        }
-        bench.client().await.until(&job, last).await;
-    }
-    assert!(bench.started.try_recv().is_err());
+    let bench = Bench::new(|settings| settings.max_workers = 0).await;
+    let mut client = bench.client().await;
+    let job = client.submit(&["a"]).await.remove(0);
+    let (reached, mut syncing) = mpsc::unbounded_channel();
+    let (release, gate) = std::sync::mpsc::channel::<()>();
+    let gate = std::sync::Mutex::new(gate);
+    let hold = move || {
+        reached.send(()).expect("the test waits");
+        gate.lock().expect("one thread at a time").recv_timeout(PATIENCE).expect("released");
+    };
+    let _slow_disk = disk::fault::inject(disk::fault::Fault {
+        under: bench.settings.state_dir.join("runs").join(job.as_str()),
+        operation: disk::fault::Operation::Sync,
+        skip: 0,
+        times: 2,
+        effect: disk::fault::Effect::Call(Arc::new(hold)),
+    });
+    let say = async |request: fn(Selection) -> Request| {
+        let mut client = bench.client().await;
+        client.writer.send(&request(these(&[&job]))).await.expect("sent");
+        tokio::time::sleep(TAKEN_IN).await;
+        client
+    };
+    let mut first = say(|jobs| Request::Pause { jobs }).await;
+    within(syncing.recv()).await.expect("the first is on its way to the disk");
+    let mut second = say(|jobs| Request::Unpause { jobs }).await;
+    release.send(()).expect("it waits");
+    assert!(matches!(first.next().await, Response::Paused { .. }));
+    within(syncing.recv()).await.expect("the second is on its way to the disk");
+    let mut third = say(|jobs| Request::Pause { jobs }).await;
+    release.send(()).expect("it waits");
+    assert!(matches!(second.next().await, Response::Unpaused { .. }));
+    assert!(matches!(third.next().await, Response::Paused { .. }));
+    assert_eq!(client.row(&job).await.status, JobStatus::Paused);
+    let events = log(&bench.settings, &job).await;
+    assert_eq!((count(&events, "Paused"), count(&events, "Unpaused")), (2, 1));
     bench.end().await;
 }
 
