@@ -297,7 +297,7 @@ impl Store {
                 self.closing = Closing::Snapshots(reply);
                 for (job, lane) in &mut self.lanes {
                     if let Some(acked) = lane.acked
-                        && acked.status != JobStatus::Queued
+                        && acked.ran
                         && acked.seq > lane.snapshot.seq
                     {
                         lane.snapshot.seq = acked.seq;
