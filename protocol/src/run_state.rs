@@ -135,8 +135,8 @@ impl Progress {
                 }
             }
             Event::Started { attempt, process, token_hash } => {
-                // A pause may come between a start and its record, so what it is shown as does not say it all. Snapshots
-                // of earlier versions know of no crash, but of its status.
+                // A pause may come between a start and its record, so its status does not say it all. Snapshots of
+                // earlier versions know of a crash by the status alone.
                 if self.attempt > 0 && !self.crashed && self.status != JobStatus::Interrupted {
                     self.unpaused_starts += 1;
                 }

@@ -13,8 +13,21 @@ use crate::scripts;
 
 /// Model calls in the job that is paused.
 const STEPS: usize = 3;
-/// Long enough for a person's word to come in the middle of a call, on a machine under load too.
-const LATENCY: &str = "1500ms";
+/// Its first call takes long enough for two words of a person to come in its middle, on a machine under load too.
+fn slow_first_call() -> String {
+    let steps = scripts::steps(u32::try_from(STEPS).expect("few"));
+    format!(
+        r#"
+[[rule]]
+when.step = 1
+[rule.reply]
+latency = "4s"
+text = "Step 1."
+calls = [{{ tool = "Read", args = {{ file_path = "notes.txt" }} }}]
+usage = {{ input = 100, output = 10 }}
+{steps}"#
+    )
+}
 
 fn submit(home: &Home, name: &str) -> String {
     home.file("job.toml", &format!("name = \"{name}\"\nprompt = \"look at the notes\"\n"));
@@ -52,7 +65,7 @@ fn assert_completed(home: &Home, script: &Script, id: &str) {
 }
 
 fn slow() -> (Home, Script, Server) {
-    let (home, script) = Home::with_script(&scripts::slow_steps(u32::try_from(STEPS).expect("few"), LATENCY));
+    let (home, script) = Home::with_script(&slow_first_call());
     home.file("notes.txt", &scripts::notes());
     let server = home.serve();
     (home, script, server)
@@ -132,40 +145,44 @@ fn a_stopped_server_leaves_its_paused_jobs_paused() {
     assert_completed(&home, &script, &id);
 }
 
-fn signal(home: &Home, signal: Signal) {
-    for pid in home.processes() {
-        kill(Pid::from_raw(pid.cast_signed()), signal).expect("it lives");
-    }
-}
-
-/// A search through this takes a while.
+/// Searches in one reply, and in its first batch, each through so many lines: a batch takes far longer than a look at
+/// the log.
+const SEARCHES: usize = 12;
+const BATCH: usize = 8;
 const LINES: usize = 3_000_000;
+
+fn searches() -> String {
+    let call = r#"{ tool = "Grep", args = { pattern = "line 1$", output_mode = "count" } }"#;
+    let calls = [call; SEARCHES].join(", ");
+    format!("[[rule]]\nwhen.step = 1\nreply.calls = [{calls}]\n\n[[rule]]\nreply.text = \"done\"\n")
+}
 
 #[test]
 fn a_batch_of_tools_that_was_started_is_finished_and_recorded() {
-    let (home, script) = Home::with_script(&scripts::steps(2));
-    home.file("notes.txt", &scripts::notes());
+    let (home, script) = Home::with_script(&searches());
     home.file("large.txt", &"nothing to be found here\n".repeat(LINES));
     let _server = home.serve();
     let id = submit(&home, "paused");
-    wait::until("the batch", || (home.count(&id, "ToolStarted") == 2).then_some(()));
-    // In the middle of its search until the word is there, however long `ukai pause` takes to start.
-    signal(&home, Signal::SIGSTOP);
-    assert!(home.count(&id, "ToolFinished") < 2, "the search was too short");
-    ukai(&home, &["pause", &id]);
-    signal(&home, Signal::SIGCONT);
-    let log = wait::until("the pause", || {
+    let worker = wait::until("the batch", || {
         let log = home.events(&id);
-        log.iter().any(|record| record["event"] == "Interrupted").then_some(log)
+        let started = log.iter().find(|record| record["event"] == "Started")?;
+        let pid = i32::try_from(started["data"]["process"]["pid"].as_i64()?).ok()?;
+        log.iter().any(|record| record["event"] == "ToolStarted").then_some(Pid::from_raw(pid))
     });
+    // In the middle of its searches until the word is there, however long `ukai pause` takes to start.
+    kill(worker, Signal::SIGSTOP).expect("it lives");
+    assert!(home.count(&id, "ToolFinished") < BATCH, "the searches were too short");
+    ukai(&home, &["pause", &id]);
+    kill(worker, Signal::SIGCONT).expect("it lives");
+    until(&home, &id, "paused");
+    let log = home.events(&id);
     let named = |name: &str| log.iter().filter(|record| record["event"] == name).collect::<Vec<_>>();
-    assert_eq!((named("Replied").len(), named("ToolStarted").len()), (1, 2), "{log:?}");
-    assert!(named("ToolFinished").len() == 2 && script.arrivals().len() == 1, "{log:?}");
+    assert_eq!((named("Replied").len(), named("ToolStarted").len(), script.arrivals().len()), (1, BATCH, 1));
+    assert_eq!(named("ToolFinished").len(), BATCH, "{log:?}");
     assert!(named("ToolFinished").iter().all(|record| record["data"]["status"] == "ok"), "{log:?}");
-    assert_eq!(shown(&home, &id)["status"], "paused");
     ukai(&home, &["unpause", &id]);
     let end = until(&home, &id, "completed");
-    assert_eq!((&end["steps"], &end["restarts"], home.count(&id, "ToolStarted")), (&2.into(), &0.into(), 2));
+    assert_eq!((&end["steps"], &end["restarts"], home.count(&id, "ToolStarted")), (&2.into(), &0.into(), SEARCHES));
 }
 
 #[test]
@@ -218,7 +235,7 @@ fn all_are_paused_and_named_ones_are_all_or_none() {
 
 #[test]
 fn a_host_does_not_wait_for_a_paused_job() {
-    let (home, script) = Home::with_script(&scripts::slow_steps(2, LATENCY));
+    let (home, script) = Home::with_script(&slow_first_call());
     home.file("notes.txt", &scripts::notes());
     let run = home.command(&["run", "look"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     wait::until("the request", || (!script.arrivals().is_empty()).then_some(()));

@@ -1,5 +1,6 @@
 //! Many query machines, the router and the fold on one clock, with providers that say "not before", fail and hang,
-//! workers that die, and a person who pauses. The reference is what the providers remember: when each may be asked again, and how many are asking.
+//! workers that die, and a person who pauses. The reference is what the providers remember: when each may be asked
+//! again, and how many are asking.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::{Duration, Instant};

@@ -11,7 +11,7 @@ const NO_SERVER: &str = "start one with `ukai serve`: nothing runs meanwhile, an
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Ids, names or unique beginnings of ids
+    /// Ids, names or unique beginnings of ids, of jobs or batches
     #[arg(value_name = "JOB", required_unless_present = "all")]
     jobs: Vec<String>,
     /// Every job that has not ended

@@ -72,7 +72,8 @@ pub(crate) async fn run(context: &Context, args: Args) -> Result<u8, Failure> {
     Ok(followed?.code)
 }
 
-/// Nobody may be asked for the jobs that were to run, or a person paused them: as `breaker_open` (spec §14), but that they go on by themselves.
+/// Nobody may be asked for the jobs that were to run, or a person paused them: as `breaker_open` (spec §14), but that
+/// none of it is an end.
 const NOBODY_TO_ASK: u8 = 4;
 
 /// Ctrl-C cancels these jobs and no others; a second one, or SIGTERM, leaves. So does a host that cannot start them.

@@ -290,8 +290,8 @@ impl Machine {
         self.stop();
     }
 
-    /// Let the call under way end and begin nothing new. A model call is one, and so is a batch of tools from the moment
-    /// at which its intent was recorded; waiting for a lease or for verdicts is none.
+    /// Let the call under way end and begin nothing new. A model call is one, and so is a batch of tools from the
+    /// moment at which its intent was recorded; waiting for a lease or for verdicts is none.
     pub fn handle_pause(&mut self) {
         self.pausing = true;
         match self.phase {

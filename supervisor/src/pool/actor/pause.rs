@@ -1,7 +1,7 @@
 //! What a worker has been told about pausing, and whether its end was what it was told.
 //!
-//! A connection may break between the word and its being heard, and the supervisor may have been another one when it was
-//! said. So a worker that comes back is told again, whichever of the two holds; hearing it twice changes nothing.
+//! A connection may break between the word and its being heard, and the supervisor may have been another one when it
+//! was said. So a worker that comes back is told again, whichever of the two holds; hearing it twice changes nothing.
 
 use ukai_protocol::session::ToWorker;
 
