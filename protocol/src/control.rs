@@ -115,12 +115,15 @@ pub enum Response {
     Cancelled {
         ids: Vec<JobId>,
     },
-    /// These are paused, or will be when their call under way has ended.
+    /// A person's word about these is on disk. Who still has a call under way pauses when it has ended; one that
+    /// ended in this moment says so itself.
     Paused {
-        ids: Vec<JobId>,
+        rows: Vec<JobRow>,
     },
     Unpaused {
-        ids: Vec<JobId>,
+        rows: Vec<JobRow>,
+        /// Starts had been paused after many crashes, and no longer are.
+        starts: bool,
     },
     /// A record of a selected job's log.
     Happened(Box<Happened>),

@@ -34,6 +34,9 @@ pub enum Event {
         attempt: u32,
         how: String,
         stderr_tail: String,
+        /// It had been told to pause and stopped for that: no crash.
+        #[serde(default)]
+        stopped: bool,
     },
     /// A person wants it to pause: the call under way ends, nothing new begins, its process goes.
     Paused {},

@@ -43,6 +43,9 @@ pub struct Progress {
     /// Attempts that went on after a pause, and not after a crash.
     #[serde(default)]
     pub unpaused_starts: u32,
+    /// The last attempt crashed, also if it has been paused since then.
+    #[serde(default)]
+    pub crashed: bool,
     pub attempt: u32,
     pub process: Option<ProcessMark>,
     pub token_hash: String,
@@ -70,6 +73,7 @@ impl Default for Progress {
             status: JobStatus::Queued,
             paused: false,
             unpaused_starts: 0,
+            crashed: false,
             attempt: 0,
             process: None,
             token_hash: String::new(),
@@ -127,12 +131,13 @@ impl Progress {
             Event::Unpaused {} => {
                 self.paused = false;
                 if self.status == JobStatus::Paused {
-                    self.status = JobStatus::Queued;
+                    self.status = if self.crashed { JobStatus::Interrupted } else { JobStatus::Queued };
                 }
             }
             Event::Started { attempt, process, token_hash } => {
-                // Once it has run, only a pause brings it back into the queue.
-                if self.status == JobStatus::Queued && self.attempt > 0 {
+                // A pause may come between a start and its record, so its status does not say it all. Snapshots of
+                // earlier versions know of a crash by the status alone.
+                if self.attempt > 0 && !self.crashed && self.status != JobStatus::Interrupted {
                     self.unpaused_starts += 1;
                 }
                 self.status = JobStatus::Starting;
@@ -142,15 +147,18 @@ impl Progress {
                 self.recorded = 0;
                 self.fruitless_starts += 1;
             }
-            Event::Interrupted { .. } if self.paused => {
-                self.status = JobStatus::Paused;
+            Event::Interrupted { stopped, .. } => {
                 self.process = None;
-                // It was stopped, it did not crash.
-                self.fruitless_starts = self.fruitless_starts.saturating_sub(1);
-            }
-            Event::Interrupted { .. } => {
-                self.status = JobStatus::Interrupted;
-                self.process = None;
+                self.crashed = !stopped;
+                if *stopped {
+                    self.fruitless_starts = self.fruitless_starts.saturating_sub(1);
+                }
+                self.status = match (self.paused, stopped) {
+                    (true, _) => JobStatus::Paused,
+                    // A person thought better of it after the worker had begun to stop.
+                    (false, true) => JobStatus::Queued,
+                    (false, false) => JobStatus::Interrupted,
+                };
             }
             Event::Leased { provider, .. } => {
                 self.status = JobStatus::Running;

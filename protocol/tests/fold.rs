@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so and stops")]
 
 use ukai_protocol::event::{Event, ProcessMark, ToolStatus};
-use ukai_protocol::job::{Cause, CauseKind, Limit, Outcome};
+use ukai_protocol::job::{Cause, CauseKind, JobStatus, Limit, Outcome};
 use ukai_protocol::json::Json;
 use ukai_protocol::message::{Args, Call, Message, Stop, Usage};
 use ukai_protocol::policy::{Judgement, Source};
@@ -147,9 +147,78 @@ fn the_end_answers_open_calls_with_what_is_known() {
 fn recorded_counts_the_workers_events_of_this_attempt() {
     let run = [submitted(), started(1), replied(&["c"]), judged("c")];
     assert_eq!(fold(&run).progress.recorded, 2);
-    let interrupted = Event::Interrupted { attempt: 1, how: String::new(), stderr_tail: String::new() };
-    let again = [&run[..], &[interrupted, started(2)]].concat();
+    let again = [&run[..], &[interrupted(1, false), started(2)]].concat();
     let state = fold(&again);
     assert_eq!((state.progress.recorded, state.progress.restarts()), (0, 1));
     assert_eq!(state.progress.fruitless_starts, 1);
+}
+
+fn interrupted(attempt: u32, stopped: bool) -> Event {
+    Event::Interrupted { attempt, how: String::new(), stderr_tail: String::new(), stopped }
+}
+
+#[test]
+fn a_pause_is_no_restart_and_a_crash_beside_it_is_one() {
+    let (pause, unpause) = (Event::Paused {}, Event::Unpaused {});
+    let stop = |attempt| interrupted(attempt, true);
+    let crash = |attempt| interrupted(attempt, false);
+    for (why, events, status, restarts, fruitless) in [
+        ("queued", vec![pause.clone()], JobStatus::Paused, 0, 0),
+        ("queued again", vec![pause.clone(), unpause.clone()], JobStatus::Queued, 0, 0),
+        ("pausing", vec![started(1), pause.clone()], JobStatus::Starting, 0, 1),
+        ("paused", vec![started(1), pause.clone(), stop(1)], JobStatus::Paused, 0, 0),
+        ("on again", vec![started(1), pause.clone(), stop(1), unpause.clone(), started(2)], JobStatus::Starting, 0, 1),
+        ("too late", vec![started(1), pause.clone(), unpause.clone(), stop(1)], JobStatus::Queued, 0, 0),
+        (
+            "too late, on again",
+            vec![started(1), pause.clone(), unpause.clone(), stop(1), started(2)],
+            JobStatus::Starting,
+            0,
+            1,
+        ),
+        ("crashed while pausing", vec![started(1), pause.clone(), crash(1)], JobStatus::Paused, 0, 1),
+        (
+            "crashed while pausing, queued again",
+            vec![started(1), pause.clone(), crash(1), unpause.clone()],
+            JobStatus::Interrupted,
+            0,
+            1,
+        ),
+        (
+            "crashed, paused, on again",
+            vec![started(1), crash(1), pause.clone(), unpause.clone(), started(2)],
+            JobStatus::Starting,
+            1,
+            2,
+        ),
+        ("paused as it starts", vec![pause.clone(), started(1)], JobStatus::Starting, 0, 1),
+        (
+            "paused as it goes on",
+            vec![started(1), pause.clone(), stop(1), unpause.clone(), pause.clone(), started(2), stop(2)],
+            JobStatus::Paused,
+            0,
+            0,
+        ),
+        (
+            "paused as it starts after a crash",
+            vec![started(1), crash(1), pause.clone(), started(2), stop(2)],
+            JobStatus::Paused,
+            1,
+            1,
+        ),
+        (
+            "paused, on again, crashed, on again",
+            vec![started(1), pause, stop(1), unpause, started(2), crash(2), started(3)],
+            JobStatus::Starting,
+            1,
+            2,
+        ),
+    ] {
+        let progress = fold(&[vec![submitted()], events].concat()).progress;
+        assert_eq!(
+            (progress.status, progress.restarts(), progress.fruitless_starts),
+            (status, restarts, fruitless),
+            "{why}"
+        );
+    }
 }

@@ -7,6 +7,7 @@
 mod attempt;
 mod batch;
 mod lease;
+mod pause;
 mod request;
 mod routes;
 mod submit;
@@ -40,6 +41,7 @@ use crate::table::Job;
 
 pub use attempt::Write;
 pub use batch::Occasion;
+pub use pause::Unpaused;
 pub use request::Idle;
 pub use submit::{QUEUED_MAX, Submitted};
 
@@ -84,6 +86,14 @@ pub enum Msg {
         jobs: Selection,
         kind: CauseKind,
         answer: Answer<Vec<JobId>>,
+    },
+    Pause {
+        jobs: Selection,
+        answer: Answer<Vec<JobRow>>,
+    },
+    Unpause {
+        jobs: Selection,
+        answer: Answer<Unpaused>,
     },
     /// The jobs that are meant, in the order of submission, each with the number of its last record.
     Resolve {
@@ -176,6 +186,7 @@ pub struct State {
     submissions: HashMap<u64, submit::Submission>,
     lists: VecDeque<submit::Waiting>,
     cancels: Vec<request::Cancelling>,
+    pauses: Vec<pause::Awaiting>,
     draining: bool,
     drains: Vec<oneshot::Sender<()>>,
     idlers: Vec<oneshot::Sender<Idle>>,
@@ -210,6 +221,7 @@ impl Actor for Supervisor {
                 submissions: HashMap::new(),
                 lists: VecDeque::new(),
                 cancels: Vec::new(),
+                pauses: Vec::new(),
                 draining: false,
                 drains: Vec::new(),
                 idlers: Vec::new(),
@@ -236,6 +248,8 @@ impl Actor for Supervisor {
             Msg::Batch { batch, answer } => state.batch(&batch, answer),
             Msg::Show { job, answer } => state.show(&job, answer, now),
             Msg::Cancel { jobs, kind, answer } => state.cancel(&jobs, kind, answer),
+            Msg::Pause { jobs, answer } => state.pause(&jobs, answer, now),
+            Msg::Unpause { jobs, answer } => state.unpause(&jobs, answer, now),
             Msg::Resolve { jobs, answer } => {
                 // A client that has gone needs no answer, here and below.
                 let seq = |id: &JobId| state.jobs.get(id).map_or(0, |job| job.progress.seq);

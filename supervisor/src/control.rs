@@ -14,7 +14,7 @@ use ukai_protocol::control::{Filter, NewJob, Request, Response, Seen, Selection}
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::CauseKind;
 
-use crate::actor::{Answer, Msg, QUEUED_MAX, Refusal, Submitted};
+use crate::actor::{Answer, Msg, QUEUED_MAX, Refusal, Submitted, Unpaused};
 use crate::listener::LISTENERS_MAX;
 use crate::publish::{Listener, Publisher, Told, Wanted};
 use crate::store::message::BACKLOG_RECORDS_MAX;
@@ -57,9 +57,13 @@ pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Res
                 listed.map(|(rows, left_out)| Response::Jobs { rows, left_out })
             }
             Request::Results { batch } => doors.results(batch, &mut writer).await?,
-            Request::Pause { .. } | Request::Unpause { .. } => {
-                Err(Refusal { why: "not known here yet".to_owned(), usage: true })
+            Request::Pause { jobs } => {
+                doors.ask(|answer| Msg::Pause { jobs, answer }).await.map(|rows| Response::Paused { rows })
             }
+            Request::Unpause { jobs } => doors
+                .ask(|answer| Msg::Unpause { jobs, answer })
+                .await
+                .map(|Unpaused { rows, starts }| Response::Unpaused { rows, starts }),
             Request::Show { job } => doors.show(job).await,
             Request::Cancel { jobs } => doors
                 .ask(|answer| Msg::Cancel { jobs, kind: CauseKind::Cancel, answer })

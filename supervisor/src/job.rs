@@ -20,6 +20,8 @@ pub enum Life {
     Interrupting { attempt: u32 },
     /// Between a crash and its restart: no slot, no process.
     BackingOff { until: Instant },
+    /// A person paused it: no slot, no process.
+    Paused,
     /// Its end was decided and is being written: no slot, no process, and no way back.
     Closing,
     /// The end is durable.
@@ -40,6 +42,10 @@ pub enum Step {
     BackOff { until: Instant },
     /// The backing off is over.
     Due,
+    /// A person wants it to wait.
+    Pause,
+    /// A person lets it go on.
+    Unpause,
     /// `Interrupted` is durable; not again in this supervisor's life.
     Park,
     /// An end is to be written.
@@ -62,11 +68,15 @@ pub fn next(life: Life, step: Step) -> Result<Life, IllegalTransition> {
         (Life::Interrupting { .. }, Step::Requeue) => Life::Queued,
         (Life::Interrupting { .. }, Step::BackOff { until }) => Life::BackingOff { until },
         (Life::BackingOff { .. }, Step::Due) => Life::Queued,
+        // Never from Attempt: its worker is told, and stops when its call has ended.
+        (Life::Queued | Life::Interrupting { .. } | Life::BackingOff { .. }, Step::Pause) => Life::Paused,
+        (Life::Paused, Step::Unpause) => Life::Queued,
         (Life::Queued | Life::Interrupting { .. } | Life::BackingOff { .. }, Step::Park) => Life::Parked,
         // Never from Attempt: its process may live, and may be about to write the end itself.
-        (Life::Queued | Life::Interrupting { .. } | Life::BackingOff { .. } | Life::Parked, Step::Close) => {
-            Life::Closing
-        }
+        (
+            Life::Queued | Life::Interrupting { .. } | Life::BackingOff { .. } | Life::Paused | Life::Parked,
+            Step::Close,
+        ) => Life::Closing,
         (Life::Interrupting { .. } | Life::Closing, Step::End) => Life::Ended,
         _ => return Err(IllegalTransition { life, step }),
     })
@@ -101,11 +111,23 @@ mod tests {
 
     #[test]
     fn a_decided_end_has_no_way_back() {
-        for step in [Step::Requeue, Step::Due, Step::Start { attempt: 2 }, Step::Close, Step::Park] {
+        for step in
+            [Step::Requeue, Step::Due, Step::Start { attempt: 2 }, Step::Close, Step::Park, Step::Pause, Step::Unpause]
+        {
             check(Life::Closing, step, None);
             check(Life::Ended, step, None);
         }
         check(Life::Closing, Step::End, Some(Life::Ended));
+    }
+
+    #[test]
+    fn only_a_person_lets_a_paused_job_go_on() {
+        for step in [Step::Start { attempt: 2 }, Step::Requeue, Step::Due, Step::Park, Step::Pause, Step::Gone] {
+            check(Life::Paused, step, None);
+        }
+        check(Life::Paused, Step::Unpause, Some(Life::Queued));
+        check(Life::Paused, Step::Close, Some(Life::Closing));
+        check(Life::Attempt { attempt: 1 }, Step::Pause, None);
     }
 
     #[test]
@@ -122,6 +144,8 @@ mod tests {
             Just(Step::Requeue),
             Just(Step::BackOff { until: later }),
             Just(Step::Due),
+            Just(Step::Pause),
+            Just(Step::Unpause),
             Just(Step::Park),
             Just(Step::Close),
             Just(Step::End),
@@ -132,15 +156,18 @@ mod tests {
         #[test]
         fn starts_and_ends_of_processes_alternate_and_one_end_is_the_last(steps in prop::collection::vec(any_step(), 0..60)) {
             let mut life = Life::Queued;
-            let (mut processes, mut ends) = (0i32, 0);
+            let (mut processes, mut ends, mut paused) = (0i32, 0, false);
             for step in steps {
                 let Ok(after) = next(life, step) else { continue };
                 match step {
                     Step::Start { .. } => processes += 1,
                     Step::Gone => processes -= 1,
                     Step::End => ends += 1,
+                    Step::Pause => paused = true,
+                    Step::Unpause | Step::Close => paused = false,
                     _ => {}
                 }
+                prop_assert_eq!(after == Life::Paused, paused);
                 prop_assert_eq!(after.holds_slot(), processes == 1);
                 prop_assert!((0..=1).contains(&processes) && ends <= 1);
                 life = after;

@@ -12,6 +12,7 @@ use ukai_protocol::run_state::Progress;
 
 use crate::job::{self, IllegalTransition, Life, Step};
 use crate::pool::actor::Msg as WorkerMsg;
+use crate::queue::Rank;
 use crate::restart::Restarts;
 use crate::route::fit::Wants;
 
@@ -22,6 +23,10 @@ pub struct Job {
     pub progress: Progress,
     pub life: Life,
     pub restarts: Restarts,
+    /// What a person last said, on its way to the disk or there: it is to pause, or to stay paused.
+    pub paused: bool,
+    /// The latest such word that is on its way.
+    pub pause_under_way: Option<u64>,
     /// A person wants it to end; it ends as soon as no process of it is left.
     pub cancel: Option<CauseKind>,
     /// The job actor of the attempt under way.
@@ -33,12 +38,27 @@ pub struct Job {
 impl Job {
     #[must_use]
     pub fn new(spec: Option<Arc<JobSpec>>, progress: Progress, life: Life, order: u64) -> Self {
-        Job { spec, progress, life, restarts: Restarts::default(), cancel: None, worker: None, order }
+        let paused = progress.paused;
+        let restarts = Restarts::default();
+        Job { spec, progress, life, restarts, paused, pause_under_way: None, cancel: None, worker: None, order }
     }
 
     pub fn step(&mut self, step: Step) -> Result<(), IllegalTransition> {
         self.life = job::next(self.life, step)?;
         Ok(())
+    }
+
+    /// One that has ended needs no more words: its report is on the way.
+    pub fn tell_worker(&self, message: WorkerMsg) {
+        if let (Life::Attempt { .. }, Some(worker)) = (self.life, &self.worker) {
+            let _ = worker.cast(message);
+        }
+    }
+
+    /// Its place in the queue.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        if self.progress.attempt > 0 { Rank::Interrupted } else { Rank::New }
     }
 
     #[must_use]
@@ -62,8 +82,11 @@ impl Job {
             Life::Attempt { .. } | Life::Interrupting { .. } | Life::Closing if self.cancel.is_some() => {
                 "is being cancelled".to_owned()
             }
+            Life::Attempt { .. } if progress.paused => "pauses when its current call has ended".to_owned(),
             Life::Attempt { .. } if progress.status == JobStatus::Waiting => "waits for a provider".to_owned(),
-            Life::Attempt { .. } | Life::Interrupting { .. } | Life::Closing | Life::Ended => String::new(),
+            Life::Attempt { .. } | Life::Interrupting { .. } | Life::Paused | Life::Closing | Life::Ended => {
+                String::new()
+            }
         };
         JobRow::of(id.clone(), progress, note)
     }

@@ -29,6 +29,9 @@ use ukai_supervisor::pool::spawn::token_hash;
 use ukai_supervisor::settings::{Provider, Settings};
 use ukai_supervisor::store::{self, Numbered, Reply, StateDir, StoreMessage};
 
+#[path = "host/pause.rs"]
+mod pause;
+
 /// A cancel that takes longer breaks the promise (spec §11).
 const CANCEL_MAX: Duration = Duration::from_millis(500);
 /// Nothing here takes this long unless it is broken.
@@ -122,7 +125,7 @@ impl Bench {
 }
 
 /// What a supervisor leaves that was killed while a worker ran; the worker's connections are gone.
-async fn leave_behind(settings: &Settings, job: &JobId, process: ProcessMark, token: &Secret) {
+async fn leave_behind(settings: &Settings, job: &JobId, process: ProcessMark, token: &Secret, paused: bool) {
     let state = StateDir::new(&settings.state_dir);
     state.create().expect("folders");
     let (store, ended) = store::start(state, Box::new(|_| {}), None).await.expect("a store");
@@ -130,7 +133,8 @@ async fn leave_behind(settings: &Settings, job: &JobId, process: ProcessMark, to
     let created = |reply| StoreMessage::Create { id: job.clone(), spec: Box::new(spec("a")), submitted, reply };
     stored(&store, created).await;
     let started = Event::Started { attempt: 1, process, token_hash: token_hash(token) };
-    for (from, event) in [(None, started), (Some(Numbered { attempt: 1, n: 0 }), injected())] {
+    let pause = paused.then_some((None, Event::Paused {}));
+    for (from, event) in [(None, started), (Some(Numbered { attempt: 1, n: 0 }), injected())].into_iter().chain(pause) {
         let events = vec![event];
         stored(&store, |reply| StoreMessage::Append { job: job.clone(), from, events, reply }).await;
     }
@@ -287,6 +291,8 @@ struct Worker {
     writer: Writer,
     welcome: Welcome,
     state: Option<RunState>,
+    /// What it is told about pausing when it comes back.
+    word: Option<ToWorker>,
     n: u64,
 }
 
@@ -308,8 +314,9 @@ impl Worker {
             bytes.extend(chunk);
         }
         let state = (!bytes.is_empty()).then(|| codec::decode_unbounded(&bytes).expect("a state"));
+        let word = if reconnect { Some(next(&mut reader).await) } else { None };
         let n = welcome.acked;
-        Worker { started, reader, writer, welcome: *welcome, state, n }
+        Worker { started, reader, writer, welcome: *welcome, state, word, n }
     }
 
     async fn send(&mut self, message: ToSupervisor) {
@@ -324,7 +331,7 @@ impl Worker {
         loop {
             match next(&mut self.reader).await {
                 ToWorker::Ack { n } if n == self.n => return,
-                ToWorker::Ack { .. } | ToWorker::Cancel { .. } => {}
+                ToWorker::Ack { .. } | ToWorker::Cancel { .. } | ToWorker::Pause => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -353,6 +360,14 @@ impl Worker {
         let outcome = Outcome::Completed { attention: false };
         self.record(Event::Finished { outcome, text: "done".into() }).await;
         self.kill(Signal::SIGKILL);
+    }
+
+    /// Its connection breaks; the process lives.
+    async fn disconnect(self) -> Started {
+        let Worker { started, reader, mut writer, .. } = self;
+        writer.close().await.expect("closed");
+        drop((reader, writer));
+        started
     }
 
     fn kill(&self, signal: Signal) {
@@ -437,7 +452,7 @@ async fn a_killed_worker_is_restarted_from_what_was_recorded() {
     worker.finish().await;
     let events = log(&bench.settings, &job).await;
     let interrupted = events.iter().find_map(|event| match event {
-        Event::Interrupted { attempt, how, stderr_tail } => Some((*attempt, &**how, &**stderr_tail)),
+        Event::Interrupted { attempt, how, stderr_tail, .. } => Some((*attempt, &**how, &**stderr_tail)),
         _ => None,
     });
     assert_eq!(interrupted, Some((1, "killed by signal 9", "last words\n")));
@@ -561,10 +576,7 @@ async fn a_lost_connection_is_taken_up_where_it_broke() {
     let job = client.submit(&["a"]).await.remove(0);
     let mut worker = bench.worker().await;
     worker.record(injected()).await;
-    let Worker { started, reader, mut writer, .. } = worker;
-    writer.close().await.expect("closed");
-    drop((reader, writer));
-    let mut worker = Worker::hello(&bench.settings, started, true).await;
+    let mut worker = Worker::hello(&bench.settings, worker.disconnect().await, true).await;
     assert_eq!((worker.welcome.acked, worker.welcome.state_bytes), (1, 0));
     // Sent again although it is on disk, together with what is new.
     let attempt = worker.started.attempt;
@@ -607,7 +619,7 @@ async fn a_worker_that_outlived_its_supervisor_goes_on_with_the_next() {
     let (job, token) = (JobId::from_random([1; 5]), Secret::new("its token".into()));
     let mut child = sleeper();
     let pid = child.id();
-    leave_behind(&settings, &job, process::mark(pid).expect("it lives"), &token).await;
+    leave_behind(&settings, &job, process::mark(pid).expect("it lives"), &token, false).await;
 
     let (host, started) = start(&settings).await;
     let bench = Bench { host, settings, started, folder };
@@ -633,7 +645,7 @@ async fn a_worker_that_does_not_come_back_is_ended_and_its_job_started_again_at_
         let (job, token) = (JobId::from_random([1; 5]), Secret::new("its token".into()));
         let mut child = sleeper();
         let mark = process::mark(child.id()).expect("it lives");
-        leave_behind(&settings, &job, mark.clone(), &token).await;
+        leave_behind(&settings, &job, mark.clone(), &token, false).await;
         if !alive {
             child.kill().expect("it lives");
             child.wait().expect("it ends");

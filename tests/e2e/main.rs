@@ -9,6 +9,7 @@ mod crash;
 mod demo;
 mod keys;
 mod limits;
+mod pause;
 mod reads;
 mod routes;
 mod run;

@@ -1,5 +1,6 @@
-//! Many query machines, the router and the fold on one clock, with providers that say "not before", fail and hang, and
-//! workers that die. The reference is what the providers remember: when each may be asked again, and how many are asking.
+//! Many query machines, the router and the fold on one clock, with providers that say "not before", fail and hang,
+//! workers that die, and a person who pauses. The reference is what the providers remember: when each may be asked
+//! again, and how many are asking.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ use ukai_worker::provider::Answered;
 use ukai_worker::provider::classify::Failure;
 use ukai_worker::query::machine::{Effect, Machine, Parts, Ruling};
 
-use crate::query::{Script, assert_valid, flags, seeds, spec};
+use crate::query::{Script, assert_valid, flags, interrupted, seeds, spec};
 
 const JOBS: u8 = 12;
 const CONCURRENCY: usize = 3;
@@ -44,6 +45,8 @@ enum Coming {
     Wake,
     RouterWake,
     Dies,
+    Pause,
+    Unpause,
 }
 
 struct Due {
@@ -80,6 +83,13 @@ struct Worker {
     machine: Option<Machine>,
     calling: Option<Grant>,
     wake_at: Option<Instant>,
+    paused: bool,
+}
+
+impl Worker {
+    fn has_finished(&self) -> bool {
+        self.log.iter().any(|event| matches!(event, Event::Finished { .. }))
+    }
 }
 
 /// What a provider remembers.
@@ -101,6 +111,8 @@ struct Fleet {
     workers: BTreeMap<u8, Worker>,
     providers: BTreeMap<String, Reference>,
     requests: u64,
+    /// Lives that ended for a pause.
+    stops: u32,
 }
 
 fn id(job: u8) -> JobId {
@@ -139,10 +151,13 @@ impl Fleet {
             workers: BTreeMap::new(),
             providers: PROVIDERS.map(|name| (name.to_owned(), Reference::default())).into(),
             requests: 0,
+            stops: 0,
         };
         for job in 0..JOBS {
             let log = vec![Event::Submitted { name: String::new(), prompt: "go".to_owned(), priority: 5, batch: None }];
-            fleet.workers.insert(job, Worker { life: 0, log, machine: None, calling: None, wake_at: None });
+            fleet
+                .workers
+                .insert(job, Worker { life: 0, log, machine: None, calling: None, wake_at: None, paused: false });
             fleet.begin(job);
         }
         fleet
@@ -185,6 +200,9 @@ impl Fleet {
         if self.rng.random_bool(0.3) {
             self.later(job, 1..20_000, Coming::Dies);
         }
+        if self.rng.random_bool(0.3) {
+            self.later(job, 1..20_000, Coming::Pause);
+        }
         self.carry_on(job);
     }
 
@@ -192,6 +210,8 @@ impl Fleet {
         let machine = |fleet: &mut Self| fleet.workers.get_mut(&job).and_then(|worker| worker.machine.take());
         let Some(mut machine) = machine(self) else { return };
         while let Some(effect) = machine.poll_effect() {
+            let begins = matches!(effect, Effect::Judge(_) | Effect::Ask(_) | Effect::CallModel(_));
+            assert!(!begins || !self.workers[&job].paused, "seed {}: {effect:?} under a pause", self.seed);
             match effect {
                 Effect::Judge(call) => self.later(job, 0..2, Coming::Ruling(call.id)),
                 Effect::Record { n, events } => {
@@ -218,6 +238,7 @@ impl Fleet {
                 Effect::CallModel(grant) => self.request(job, grant),
                 Effect::StartTool { call, .. } => self.later(job, 1..100, Coming::Tool(call)),
                 Effect::Fault(illegal) => panic!("seed {}: {illegal}", self.seed),
+                Effect::Exit if !self.workers[&job].has_finished() => return self.gone(job, true),
                 Effect::StopModel | Effect::StopTools | Effect::Exit => {}
             }
         }
@@ -229,6 +250,45 @@ impl Fleet {
             self.push(job, at, Coming::Wake);
         }
         self.hand_out();
+    }
+
+    /// Its process has ended before the job. A paused one stays away until a person lets it go on.
+    fn gone(&mut self, job: u8, stopped: bool) {
+        let worker = self.workers.get_mut(&job).expect("it is one of ours");
+        worker.machine = None;
+        // With the process goes its connection, and the provider stops at that.
+        if let Some(grant) = worker.calling.take() {
+            assert!(!stopped, "seed {}: it stopped in the middle of a call", self.seed);
+            self.providers.get_mut(&grant.provider).expect("it is one of ours").in_flight -= 1;
+        }
+        worker.log.push(interrupted(worker.life, "it ended", stopped));
+        let paused = worker.paused;
+        self.stops += u32::from(stopped);
+        self.router.gone(&id(job), self.now);
+        if paused { self.hand_out() } else { self.begin(job) }
+    }
+
+    fn pause(&mut self, job: u8) {
+        let worker = self.workers.get_mut(&job).expect("it is one of ours");
+        if worker.has_finished() || std::mem::replace(&mut worker.paused, true) {
+            return;
+        }
+        worker.log.push(Event::Paused {});
+        worker.machine.iter_mut().for_each(Machine::handle_pause);
+        self.later(job, 1..30_000, Coming::Unpause);
+    }
+
+    /// A person lets it go on, whatever has become of it meanwhile.
+    fn unpause(&mut self, job: u8) {
+        let worker = self.workers.get_mut(&job).expect("it is one of ours");
+        if worker.has_finished() || !std::mem::take(&mut worker.paused) {
+            return;
+        }
+        worker.log.push(Event::Unpaused {});
+        match &mut worker.machine {
+            Some(machine) => machine.handle_unpause(),
+            None => self.begin(job),
+        }
     }
 
     /// The router's words go to the workers they are for.
@@ -281,6 +341,9 @@ impl Fleet {
             self.router.handle_timeout(self.now);
             return self.hand_out();
         }
+        if let Coming::Unpause = what {
+            return self.unpause(job);
+        }
         let now = self.now;
         let worker = self.workers.get_mut(&job).expect("it is one of ours");
         if worker.life != life {
@@ -310,19 +373,13 @@ impl Fleet {
                 machine.handle_timeout(now);
             }
             Coming::Dies => {
-                if worker.log.iter().any(|event| matches!(event, Event::Finished { .. })) {
-                    return;
+                if !worker.has_finished() {
+                    self.gone(job, false);
                 }
-                // With the process goes its connection, and the provider stops at that.
-                if let Some(grant) = worker.calling.take() {
-                    self.providers.get_mut(&grant.provider).expect("it is one of ours").in_flight -= 1;
-                }
-                let how = "killed".to_owned();
-                worker.log.push(Event::Interrupted { attempt: life, how, stderr_tail: String::new() });
-                self.router.gone(&id(job), now);
-                return self.begin(job);
+                return;
             }
-            Coming::RouterWake => {}
+            Coming::Pause => self.pause(job),
+            Coming::RouterWake | Coming::Unpause => {}
         }
         self.carry_on(job);
     }
@@ -330,7 +387,7 @@ impl Fleet {
 
 #[test]
 fn twelve_jobs_and_two_moody_providers_come_to_their_ends_and_nobody_is_asked_too_early() {
-    let mut seen = BTreeSet::new();
+    let (mut seen, mut stops) = (BTreeSet::new(), 0);
     // Each seed is a night of twelve jobs; a few dozen have met every mixture of faults.
     for seed in seeds().into_iter().take(60) {
         let fleet = Fleet::new(seed).run();
@@ -348,6 +405,8 @@ fn twelve_jobs_and_two_moody_providers_come_to_their_ends_and_nobody_is_asked_to
             assert!(used.run_time_ms <= used.wall_ms, "seed {seed}: {used:?}");
         }
         assert!(fleet.requests >= u64::from(JOBS), "seed {seed}");
+        stops += fleet.stops;
     }
+    assert!(stops > 0, "no pause met a living worker");
     assert!(seen.contains("completed"), "{seen:?}");
 }

@@ -2,7 +2,7 @@
 //!
 //! The world around it is a disk that acknowledges late, a model that answers from a script, and tools that count how
 //! often they ran. A kill drops the machine and everything on its way to it; what was on its way to the disk may have
-//! arrived or not.
+//! arrived or not. A person pauses and thinks better of it at any moment, and lets go on whatever has stopped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use ukai_protocol::event::{Event, ProcessMark, ToolStatus, Why};
-use ukai_protocol::job::{CauseKind, ContextStrategy, JobSpec, Limit, Limits, Mode, Outcome};
+use ukai_protocol::job::{CauseKind, ContextStrategy, JobSpec, JobStatus, Limit, Limits, Mode, Outcome};
 use ukai_protocol::json::Json;
 use ukai_protocol::lease::{Answer, AnswerClass, Grant, LimitsSeen, Timeouts, WaitWhy, Wire};
 use ukai_protocol::message::{Args, Call, Message, Stop, Usage};
@@ -83,6 +83,8 @@ enum Coming {
     Answer(u64, Answer),
     Attempted(u64),
     Tool(String, String),
+    /// Pause, or go on.
+    Person(bool),
 }
 
 struct World {
@@ -94,6 +96,14 @@ struct World {
     now: Instant,
     ran: BTreeMap<String, u32>,
     kills: u32,
+    /// How likely a person says something at each moment.
+    moody: f64,
+    /// What they said last, and whether the machine that lives has heard that it is to pause.
+    paused: bool,
+    heard: bool,
+    ever_heard: bool,
+    /// Lives that ended for a pause.
+    stops: u32,
 }
 
 /// One life of a worker ends.
@@ -112,6 +122,11 @@ impl World {
             now: Instant::now(),
             ran: BTreeMap::new(),
             kills: 0,
+            moody: 0.0,
+            paused: false,
+            heard: false,
+            ever_heard: false,
+            stops: 0,
         };
         world.log.push(Event::Submitted { name: "sim".to_owned(), prompt: "go".to_owned(), priority: 5, batch: None });
         world
@@ -131,16 +146,33 @@ impl World {
             let process = ProcessMark { pid: attempt, start_time: 1, boot_id: String::new() };
             self.log.push(Event::Started { attempt, process, token_hash: String::new() });
             match self.life(&mut kill_at) {
-                End::Exit => return self.fold(),
+                End::Exit if self.fold().progress.outcome.is_some() => return self.fold(),
+                // Only a pause makes it leave before its end, perhaps one that was taken back too late.
+                End::Exit => {
+                    assert!(self.ever_heard, "it left, and nobody had told it to");
+                    self.stops += 1;
+                    self.log.push(interrupted(attempt, "paused by a person", true));
+                    self.go_on(JobStatus::Queued);
+                }
                 // Its last record came through: the job had ended when it was killed.
                 End::Killed if self.fold().progress.outcome.is_some() => return self.fold(),
                 End::Killed => {
                     self.kills += 1;
-                    self.log.push(Event::Interrupted { attempt, how: "killed".into(), stderr_tail: String::new() });
+                    self.log.push(interrupted(attempt, "killed", false));
+                    self.go_on(JobStatus::Interrupted);
                 }
             }
         }
         unreachable!("lives are numbered without end")
+    }
+
+    /// No process is left; who is paused is let go on, and stands in the queue as what it is.
+    fn go_on(&mut self, status: JobStatus) {
+        if std::mem::take(&mut self.paused) {
+            assert_eq!(self.fold().progress.status, JobStatus::Paused);
+            self.log.push(Event::Unpaused {});
+        }
+        assert_eq!(self.fold().progress.status, status);
     }
 
     fn life(&mut self, kill_at: &mut impl FnMut(&mut StdRng, usize) -> bool) -> End {
@@ -152,10 +184,19 @@ impl World {
         };
         let mut machine = Machine::new(parts, self.fold(), self.now);
         machine.start(Event::Injected { why: Why::System, text: "system".to_owned() }, self.now);
+        (self.heard, self.ever_heard) = (false, false);
         let mut coming: VecDeque<Coming> = VecDeque::new();
         let mut to_disk: VecDeque<(u64, Vec<Event>)> = VecDeque::new();
         for turn in 0..TURNS_MAX {
             while let Some(effect) = machine.poll_effect() {
+                let begins = match &effect {
+                    Effect::Judge(_) | Effect::Ask(_) | Effect::CallModel(_) => true,
+                    Effect::Record { events, .. } => {
+                        events.iter().any(|event| matches!(event, Event::ToolStarted { .. }))
+                    }
+                    _ => false,
+                };
+                assert!(!begins || !self.heard, "{effect:?} begins after the pause was heard");
                 match effect {
                     Effect::Judge(call) => coming.push_back(Coming::Ruling(call.id)),
                     Effect::Record { n, events } => to_disk.push_back((n, events)),
@@ -180,8 +221,7 @@ impl World {
                         coming.push_back(Coming::Tool(call, tool));
                     }
                     Effect::Exit => {
-                        // What was sent before the end is read to the end.
-                        to_disk.drain(..).for_each(|(_, events)| self.log.extend(events));
+                        assert!(to_disk.is_empty(), "it left before its last records were on disk");
                         return End::Exit;
                     }
                     Effect::Fault(illegal) => panic!("{illegal}"),
@@ -197,6 +237,12 @@ impl World {
                     self.log.extend(events.into_iter().take(kept));
                 }
                 return End::Killed;
+            }
+            let ended = self.log.iter().any(|event| matches!(event, Event::Finished { .. }));
+            if self.rng.random_bool(self.moody) && !ended {
+                self.paused = !self.paused;
+                self.log.push(if self.paused { Event::Paused {} } else { Event::Unpaused {} });
+                coming.push_back(Coming::Person(self.paused));
             }
             self.something_happens(&mut machine, &mut coming, &mut to_disk);
         }
@@ -226,6 +272,7 @@ impl World {
         // Acks keep their order among themselves; everything else may overtake.
         let place = match coming[place] {
             Coming::Ack(_) => coming.iter().position(|thing| matches!(thing, Coming::Ack(_))).expect("it is one"),
+            Coming::Person(_) => coming.iter().position(|thing| matches!(thing, Coming::Person(_))).expect("it is one"),
             Coming::Answer(..) => {
                 coming.iter().position(|thing| matches!(thing, Coming::Answer(..))).expect("it is one")
             }
@@ -253,11 +300,20 @@ impl World {
                 };
                 machine.handle_attempted(lease, result, self.now);
             }
+            Coming::Person(pause) => {
+                self.heard = pause;
+                self.ever_heard |= pause;
+                if pause { machine.handle_pause() } else { machine.handle_unpause() }
+            }
             Coming::Tool(call, tool) => {
                 machine.handle_tool(&call, ToolStatus::Ok, format!("{tool} says {call}"), self.now);
             }
         }
     }
+}
+
+pub fn interrupted(attempt: u32, how: &str, stopped: bool) -> Event {
+    Event::Interrupted { attempt, how: how.to_owned(), stderr_tail: String::new(), stopped }
 }
 
 fn grant(step: u64) -> Grant {
@@ -293,11 +349,22 @@ pub fn assert_valid(messages: &[Message]) {
     assert!(open.is_empty(), "{open:?} have no result");
 }
 
-fn check(seed: u64, script: &Script, limits: Limits, kill_at: impl FnMut(&mut StdRng, usize) -> bool) {
+fn check(seed: u64, script: &Script, limits: Limits, kill_at: impl FnMut(&mut StdRng, usize) -> bool) -> u32 {
+    check_moody(seed, script, limits, 0.0, kill_at)
+}
+
+/// The lives that ended for a pause.
+fn check_moody(
+    seed: u64,
+    script: &Script,
+    limits: Limits,
+    moody: f64,
+    kill_at: impl FnMut(&mut StdRng, usize) -> bool,
+) -> u32 {
     let undisturbed = World::new(seed, script.clone(), limits).run(|_, _| false);
-    let mut world = World::new(seed, script.clone(), limits);
+    let mut world = World { moody, ..World::new(seed, script.clone(), limits) };
     let state = world.run(kill_at);
-    let context = format!("seed {seed}, {} kills", world.kills);
+    let context = format!("seed {seed}, {} kills, {} stops", world.kills, world.stops);
     assert_valid(&state.messages);
     let ends = world.log.iter().filter(|event| matches!(event, Event::Finished { .. })).count();
     assert_eq!(ends, 1, "{context}");
@@ -309,11 +376,16 @@ fn check(seed: u64, script: &Script, limits: Limits, kill_at: impl FnMut(&mut St
         assert!(!acts || *times == 1, "{call} acted {times} times: {context}");
     }
     let unknown = |message: &Message| matches!(message, Message::Result { text, .. } if text == "outcome unknown");
+    assert_eq!(state.progress.restarts(), world.kills, "{context}");
+    if world.kills == 0 {
+        assert!(!state.messages.iter().any(unknown) && world.ran.values().all(|times| *times == 1), "{context}");
+    }
     if !state.messages.iter().any(unknown) {
         assert_eq!(state.messages, undisturbed.messages, "{context}");
         assert_eq!(state.progress.outcome, undisturbed.progress.outcome, "{context}");
         assert_eq!(state.progress.used.steps, undisturbed.progress.used.steps, "{context}");
     }
+    world.stops
 }
 
 fn scripts() -> Vec<Script> {
@@ -356,6 +428,20 @@ fn kills_at_random_moments_change_nothing() {
             check(seed, &script, limits, |rng, _| rng.random_bool(0.05));
         }
     }
+}
+
+#[test]
+fn pauses_at_random_moments_cost_no_step_no_tool_and_no_restart() {
+    let limits = Limits { tool_calls: 100, ..Limits::default() };
+    let stops: u32 = scripts()
+        .iter()
+        .flat_map(|script| seeds().into_iter().map(move |seed| (script, seed)))
+        .map(|(script, seed)| {
+            let alone = check_moody(seed, script, limits, 0.05, |_, _| false);
+            alone + check_moody(seed, script, limits, 0.05, |rng, _| rng.random_bool(0.03))
+        })
+        .sum();
+    assert!(stops > 0 || seeds().len() == 1, "no pause met a living worker");
 }
 
 #[test]

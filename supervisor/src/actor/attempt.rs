@@ -14,7 +14,6 @@ use super::{Msg, State};
 use crate::fault;
 use crate::job::{Life, Step};
 use crate::pool::actor::{Arguments, Begin, JobActor, Over, Stop};
-use crate::queue::Rank;
 use crate::restart::{Death, Exit, FRUITLESS_STARTS_MAX, Verdict};
 use crate::route::router::Opening;
 use crate::store::{Appended, Reply, StoreError, StoreMessage};
@@ -23,6 +22,11 @@ use crate::store::{Appended, Reply, StoreError, StoreMessage};
 #[derive(Debug)]
 pub enum Write {
     Interrupted(Box<Over>),
+    /// A person's word, by its number: to pause, or to go on.
+    Pause {
+        paused: bool,
+        order: u64,
+    },
     Finished(Outcome),
 }
 
@@ -109,9 +113,9 @@ impl State {
                 }
             }
             family.sweep();
-            let (stop, stderr_tail, lived) = (None, String::new(), Duration::ZERO);
+            let (stop, paused, stderr_tail, lived) = (None, false, String::new(), Duration::ZERO);
             // Without its supervisor a report is for nobody.
-            let _ = myself.cast(Msg::Over(Box::new(Over { job, attempt, exit, stop, stderr_tail, lived })));
+            let _ = myself.cast(Msg::Over(Box::new(Over { job, attempt, exit, stop, paused, stderr_tail, lived })));
         });
     }
 
@@ -150,10 +154,15 @@ impl State {
             (Some(Stop::Cancel(kind)), None) => self.close_cancelled(&id, *kind),
             (Some(Stop::Failed(cause)), None) => self.close(&id, Outcome::Ended(cause.clone())),
             _ => {
-                let (attempt, how) = (over.attempt, how(&over));
-                tracing::warn!(job = %id, attempt, how, "a worker died");
+                let (attempt, how, stopped) = (over.attempt, how(&over), over.paused);
+                if stopped {
+                    tracing::info!(job = %id, attempt, "a worker has stopped for a pause");
+                } else {
+                    tracing::warn!(job = %id, attempt, how, "a worker died");
+                }
                 let stderr_tail = over.stderr_tail.clone();
-                self.write(&id, Event::Interrupted { attempt, how, stderr_tail }, Write::Interrupted(Box::new(over)));
+                let interrupted = Event::Interrupted { attempt, how, stderr_tail, stopped };
+                self.write(&id, interrupted, Write::Interrupted(Box::new(over)));
             }
         }
     }
@@ -173,7 +182,7 @@ impl State {
         self.write(id, Event::Finished { outcome: outcome.clone(), text }, Write::Finished(outcome));
     }
 
-    fn write(&self, id: &JobId, event: Event, what: Write) {
+    pub(super) fn write(&self, id: &JobId, event: Event, what: Write) {
         let (myself, job) = (self.myself.clone(), id.clone());
         let reply = Reply::new(move |result: Result<Arc<Appended>, StoreError>| {
             // Without its supervisor an answer is for nobody.
@@ -188,6 +197,7 @@ impl State {
             (Write::Finished(_), Ok(())) => self.ended(id),
             (Write::Finished(outcome), Err(error)) => self.ended_in_memory(id, outcome, &error),
             (Write::Interrupted(over), Ok(())) => self.interrupted(id, &over, now),
+            (Write::Pause { paused, order }, result) => self.wrote_pause(id, paused, order, result, now),
             (Write::Interrupted(_), Err(error)) => self.close(id, Outcome::Ended(fault::cause(&error))),
         }
     }
@@ -208,14 +218,17 @@ impl State {
     fn interrupted(&mut self, id: &JobId, over: &Over, now: Instant) {
         let draining = self.draining;
         let Some(job) = self.jobs.get_mut(id) else { return };
-        let priority = job.progress.priority;
+        let (rank, priority) = (job.rank(), job.progress.priority);
         if let Some(kind) = job.cancel {
             return self.close_cancelled(id, kind);
         }
         let step = match &over.stop {
+            // Also where it crashed, and where the word is only on its way, to or fro.
+            _ if job.paused || job.progress.paused => Step::Pause,
             Some(Stop::Drain) => Step::Park,
             _ if draining => Step::Park,
             Some(Stop::Orphan) => Step::Requeue,
+            _ if over.paused => Step::Requeue,
             _ if over.exit == Exit::Unknown && over.stop.is_none() => Step::Requeue,
             _ => {
                 let fruitless_starts = job.progress.fruitless_starts;
@@ -245,7 +258,7 @@ impl State {
             tracing::error!(job = %id, %error, "what follows an interruption");
         }
         if step == Step::Requeue {
-            self.queue.push(id.clone(), Rank::Interrupted, priority);
+            self.queue.push(id.clone(), rank, priority);
         }
     }
 
@@ -253,7 +266,7 @@ impl State {
         for (id, job) in &mut self.jobs {
             let due = matches!(job.life, Life::BackingOff { until } if until <= now);
             if due && job.step(Step::Due).is_ok() {
-                self.queue.push(id.clone(), Rank::Interrupted, job.progress.priority);
+                self.queue.push(id.clone(), job.rank(), job.progress.priority);
             }
         }
     }
@@ -289,6 +302,7 @@ fn how(over: &Over) -> String {
         Some(Stop::Hung(why)) => format!("hung ({why}), and ended: {}", over.exit),
         Some(Stop::Drain) => "the supervisor was stopped".to_owned(),
         Some(Stop::Orphan) => "supervisor was gone".to_owned(),
+        None if over.paused => "paused by a person".to_owned(),
         None if over.exit == Exit::Unknown => "supervisor was gone".to_owned(),
         _ => over.exit.to_string(),
     }

@@ -33,6 +33,8 @@ pub struct Cancelling {
 pub struct Idle {
     /// What stays, and what it waits for.
     pub queued: Vec<(JobId, String)>,
+    /// What a person paused.
+    pub paused: Vec<JobId>,
 }
 
 pub(super) fn usage(why: impl Into<String>) -> Refusal {
@@ -57,7 +59,7 @@ impl State {
         let _ = answer.send(shown);
     }
 
-    fn row(&self, id: &JobId, job: &Job, now: Instant) -> JobRow {
+    pub(super) fn row(&self, id: &JobId, job: &Job, now: Instant) -> JobRow {
         job.row(id, now, || self.waits_for(id, job, now))
     }
 
@@ -144,7 +146,9 @@ impl State {
             (Life::Attempt { .. }, Some(worker)) => {
                 stop(id, worker, Stop::Cancel(kind));
             }
-            (Life::Queued | Life::BackingOff { .. } | Life::Parked, _) => self.close_cancelled(id, kind),
+            (Life::Queued | Life::BackingOff { .. } | Life::Paused | Life::Parked, _) => {
+                self.close_cancelled(id, kind);
+            }
             // An end is being written, or an interruption, and the cancel is seen after it.
             _ => {}
         }
@@ -198,7 +202,8 @@ impl State {
     /// A process, or a record about one, is under way.
     pub(super) fn is_busy(&self) -> bool {
         let busy = |job: &Job| matches!(job.life, Life::Attempt { .. } | Life::Interrupting { .. } | Life::Closing);
-        !self.submissions.is_empty() || !self.lists.is_empty() || self.jobs.values().any(busy)
+        let records = !self.submissions.is_empty() || !self.lists.is_empty() || !self.pauses.is_empty();
+        records || self.jobs.values().any(busy)
     }
 
     pub(super) fn answer_idlers(&mut self, now: Instant) {
@@ -220,7 +225,8 @@ impl State {
             return;
         }
         let queued = self.queue.iter().filter_map(|id| Some((id.clone(), self.waits_for(id, self.jobs.get(id)?, now))));
-        let idle = Idle { queued: queued.collect() };
+        let paused = self.jobs.iter().filter(|(_, job)| job.life == Life::Paused).map(|(id, _)| id.clone());
+        let idle = Idle { queued: queued.collect(), paused: paused.collect() };
         for answer in self.idlers.drain(..) {
             let _ = answer.send(idle.clone());
         }

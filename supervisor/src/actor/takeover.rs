@@ -9,13 +9,11 @@ use std::time::Duration;
 use ukai_notifier::Alert;
 use ukai_protocol::event::ProcessMark;
 use ukai_protocol::id::JobId;
-use ukai_protocol::job::JobStatus;
 use ukai_protocol::process_tree;
 
 use super::State;
 use crate::job::Life;
 use crate::pool::actor::Begin;
-use crate::queue::Rank;
 use crate::store::batch_file::BatchFile;
 use crate::store::{Problem, Recovered};
 use crate::table::Job;
@@ -39,17 +37,20 @@ impl State {
                     end_refused(id.clone(), mark);
                 }
             }
-            let (attempt, priority) = (progress.attempt, progress.priority);
-            let (mark, status) = (progress.process.clone(), progress.status);
+            let (attempt, priority, paused) = (progress.attempt, progress.priority, progress.paused);
+            let mark = progress.process.clone();
             let (token_hash, recorded) = (progress.token_hash.clone(), progress.recorded);
             let life = match (ended, &mark) {
                 (true, _) => Life::Ended,
                 (false, Some(_)) => Life::Attempt { attempt },
+                (false, None) if paused => Life::Paused,
                 (false, None) => Life::Queued,
             };
             let promised = progress.batch.as_ref().is_none_or(|place| self.batches.enter(place, &id, ended));
-            self.jobs.insert(id.clone(), Job::new(spec, progress, life, order));
-            if life == Life::Queued && !promised {
+            let job = Job::new(spec, progress, life, order);
+            let rank = job.rank();
+            self.jobs.insert(id.clone(), job);
+            if !promised && matches!(life, Life::Queued | Life::Paused) {
                 self.close_unpromised(&id, "ukai was ended before its submission was whole");
                 continue;
             }
@@ -57,12 +58,9 @@ impl State {
                 (Life::Attempt { .. }, Some(mark)) => {
                     // One that is dead already is noticed at once, by the same road.
                     self.queue.hold(id.clone());
-                    self.begin(&id, attempt, Begin::Adopt { mark, token_hash, recorded });
+                    self.begin(&id, attempt, Begin::Adopt { mark, token_hash, recorded, paused });
                 }
-                (Life::Queued, _) if status == JobStatus::Interrupted => {
-                    self.queue.push(id, Rank::Interrupted, priority);
-                }
-                (Life::Queued, _) => self.queue.push(id, Rank::New, priority),
+                (Life::Queued, _) => self.queue.push(id, rank, priority),
                 _ => {}
             }
         }

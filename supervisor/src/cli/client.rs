@@ -13,12 +13,12 @@ use super::failure::Failure;
 use crate::host::StartError;
 use crate::store::lock::LockError;
 
-/// The supervisor answers from memory; only a cancel waits for processes to end.
+/// The supervisor answers from memory.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
 /// Ten thousand jobs become durable on a slow disk.
 const SUBMIT_DEADLINE: Duration = Duration::from_secs(600);
-/// Far above any `term_grace` in use.
-const CANCEL_DEADLINE: Duration = Duration::from_secs(300);
+/// For what waits for processes to end, or for as many syncs as there are jobs: far above any `term_grace` in use.
+const DONE_DEADLINE: Duration = Duration::from_secs(300);
 
 /// How long a supervisor may hold the state directory without listening: it reads its runs first, and stops its workers last.
 const BETWEEN_MAX: Duration = Duration::from_secs(5);
@@ -82,7 +82,7 @@ impl Client {
     pub async fn put(&mut self, request: &Request) -> Result<Response, Failure> {
         self.send(request).await?;
         let deadline = match request {
-            Request::Cancel { .. } => CANCEL_DEADLINE,
+            Request::Cancel { .. } | Request::Pause { .. } | Request::Unpause { .. } => DONE_DEADLINE,
             Request::Submit { .. } => SUBMIT_DEADLINE,
             _ => ANSWER_DEADLINE,
         };

@@ -14,12 +14,14 @@ mod demo;
 mod doctor;
 mod logs;
 mod ls;
+mod pause;
 mod results;
 mod run;
 mod script;
 mod serve;
 mod show;
 mod submit;
+mod unpause;
 
 // What several of them need.
 mod attention;
@@ -98,6 +100,10 @@ enum Verb {
     Attach(attach::Args),
     /// End jobs, with everything that they started
     Cancel(cancel::Args),
+    /// Let jobs finish the call under way and then wait, without a process
+    Pause(pause::Args),
+    /// Let paused jobs go on
+    Unpause(pause::Args),
     /// Say what is in force here, where it comes from and what is missing
     Doctor,
     /// Play a scripted provider over HTTP
@@ -161,6 +167,8 @@ fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
             Verb::Logs(args) => logs::logs(&context, &args).await,
             Verb::Attach(args) => attach::attach(&context, &args).await,
             Verb::Cancel(args) => cancel::cancel(&context, args).await,
+            Verb::Pause(args) => pause::pause(&context, args).await,
+            Verb::Unpause(args) => unpause::unpause(&context, args).await,
             Verb::Doctor => doctor::doctor(&context).await,
             Verb::Demo(_) | Verb::Script(_) | Verb::Completions(_) => Ok(0),
         }

@@ -56,6 +56,7 @@ fn read(state: &StateDir, id: JobId) -> Result<Option<JobRow>, StoreError> {
 pub(crate) fn row(id: JobId, progress: &Progress) -> JobRow {
     let note = match progress.status {
         status if status.is_ended() => String::new(),
+        _ if progress.paused => String::new(),
         JobStatus::Queued => "waits for a server".to_owned(),
         _ => "goes on when a server starts".to_owned(),
     };

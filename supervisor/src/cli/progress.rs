@@ -27,12 +27,13 @@ pub fn say(event: &Event) -> Say {
         Event::Submitted { name, .. } => format!("submitted as {name}"),
         Event::Started { attempt: 1, .. } => return Say::Moment("started".to_owned()),
         Event::Started { attempt, .. } => format!("started again (attempt {attempt})"),
+        Event::Interrupted { stopped: true, .. } => "its worker has stopped for the pause".to_owned(),
         Event::Interrupted { how, .. } => format!("its worker ended: {}; a new one carries it on", detail(how)),
         Event::Leased { step, provider, model, .. } => {
             return Say::Moment(format!("step {step}: asking {provider} ({model})"));
         }
-        Event::Paused {} => "pauses".to_owned(),
-        Event::Unpaused {} => "goes on".to_owned(),
+        Event::Paused {} => "is paused by a person; a call under way ends first".to_owned(),
+        Event::Unpaused {} => "may go on".to_owned(),
         // How long it then waits, if it does, is told by what follows.
         Event::AttemptFailed { step, provider, detail: why, .. } => {
             format!("step {step}: {provider}: {}", detail(why))

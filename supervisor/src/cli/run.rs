@@ -23,7 +23,7 @@ Exit codes (of several jobs, the worst):
     1  fatal error
     2  wrong usage or configuration: nothing was done
     3  permission denied, could not go on
-    4  a limit, or no provider could be asked
+    4  a limit, no provider that could be asked, or a pause
     5  retries exhausted
     6  a checkpoint could not be written
     7  completed, but what it wanted to change was denied
@@ -70,7 +70,8 @@ pub(crate) async fn run(context: &Context, args: Args) -> Result<u8, Failure> {
     Ok(followed?.code)
 }
 
-/// Nobody may be asked for the jobs that were to run: as `breaker_open` (spec §14), but that they go on by themselves.
+/// Nobody may be asked for the jobs that were to run, or a person paused them: as `breaker_open` (spec §14), but that
+/// none of it is an end.
 const NOBODY_TO_ASK: u8 = 4;
 
 /// Ctrl-C cancels these jobs and no others; a second one, or SIGTERM, leaves. So does a host that cannot start them.
@@ -111,7 +112,7 @@ async fn follow(
 async fn cannot_start(host: &Host, ids: &[JobId]) -> Idle {
     let ids: BTreeSet<_> = ids.iter().collect();
     match host.idle().await {
-        Some(idle) if idle.queued.iter().any(|(id, _)| ids.contains(id)) => idle,
+        Some(idle) if idle.queued.iter().map(|(id, _)| id).chain(&idle.paused).any(|id| ids.contains(id)) => idle,
         // They have ended, and whoever follows them says so.
         _ => std::future::pending().await,
     }
@@ -120,6 +121,9 @@ async fn cannot_start(host: &Host, ids: &[JobId]) -> Idle {
 fn say_queued(idle: Idle) {
     for (id, why) in idle.queued {
         print::note(&format!("ukai: {id} stays queued ({why}); type: ukai serve"));
+    }
+    for id in idle.paused {
+        print::note(&format!("ukai: {id} stays paused; type: ukai unpause {id}"));
     }
 }
 

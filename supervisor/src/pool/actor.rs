@@ -8,6 +8,7 @@
 //! No handler waits: processes, disk and socket are dealt with in tasks whose results come back as messages.
 
 mod connection;
+mod pause;
 mod process;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use ukai_protocol::lease::Answer;
 use ukai_protocol::run_state::RunState;
 use ukai_protocol::session::{Hello, ToSupervisor, ToWorker};
 
+use self::pause::Pausing;
 use super::link::{Incoming, Link};
 use super::reaper::Family;
 use super::silence::Silence;
@@ -59,6 +61,7 @@ pub enum Begin {
         mark: ProcessMark,
         token_hash: String,
         recorded: u64,
+        paused: bool,
     },
 }
 
@@ -84,6 +87,8 @@ pub struct Over {
     pub attempt: u32,
     pub exit: Exit,
     pub stop: Option<Stop>,
+    /// It was told to pause, and ended for that.
+    pub paused: bool,
     pub stderr_tail: String,
     pub lived: Duration,
 }
@@ -115,6 +120,9 @@ pub enum Msg {
         call: u64,
         answer: Answer,
     },
+    /// A person's word is on disk: let the call under way end, or go on.
+    Pause,
+    Unpause,
     Stop(Stop),
     /// The grace of a stop is over.
     Kill,
@@ -159,6 +167,7 @@ pub struct State {
     unstored: usize,
     recorded: u64,
     silence: Silence,
+    pausing: Pausing,
     stop: Option<Stop>,
     exit: Option<Exit>,
     swept: Option<String>,
@@ -189,6 +198,7 @@ impl Actor for JobActor {
             broken_link: None,
             unstored: 0,
             recorded: 0,
+            pausing: Pausing::No,
             stop: None,
             exit: None,
             swept: None,
@@ -201,7 +211,10 @@ impl Actor for JobActor {
         };
         match begin {
             Begin::Spawn => state.spawn(),
-            Begin::Adopt { mark, token_hash, recorded } => state.adopt(mark, token_hash, recorded),
+            Begin::Adopt { mark, token_hash, recorded, paused } => {
+                state.pausing = if paused { Pausing::Yes } else { Pausing::No };
+                state.adopt(mark, token_hash, recorded);
+            }
         }
         state.next_tick(now);
         Ok(state)
@@ -217,6 +230,8 @@ impl Actor for JobActor {
             Msg::LinkEnded { link, why } => state.link_ended(link, why),
             Msg::Recorded { link, result, permit } => state.recorded(link, result, permit),
             Msg::Answer { call, answer } => state.send(ToWorker::Answer { call, answer }),
+            Msg::Pause => state.pause(),
+            Msg::Unpause => state.unpause(),
             Msg::Stop(why) => state.stop(why),
             Msg::Kill => state.kill(Duration::ZERO),
             Msg::TreeEnded(result) => state.tree_ended(result),

@@ -242,15 +242,17 @@ impl Store {
         self.settle(job);
     }
 
-    /// More to do, or nothing: an ended run leaves, and one that is only queued holds no descriptor, since there may be
-    /// thousands of them.
+    /// More to do, or nothing: an ended run leaves, and one that is only queued or paused holds no descriptor, since
+    /// there may be thousands of them.
     fn settle(&mut self, job: JobId) {
         let Some(lane) = self.lanes.get_mut(&job) else { return };
         if !lane.is_idle() {
             return self.wake(job);
         }
         match lane.acked {
-            Some(acked) if acked.status == JobStatus::Queued => lane.writer.iter_mut().for_each(|writer| writer.rest()),
+            Some(acked) if matches!(acked.status, JobStatus::Queued | JobStatus::Paused) => {
+                lane.writer.iter_mut().for_each(|writer| writer.rest());
+            }
             Some(acked) if !acked.status.is_ended() => {}
             _ => {
                 self.lanes.remove(&job);
@@ -297,7 +299,7 @@ impl Store {
                 self.closing = Closing::Snapshots(reply);
                 for (job, lane) in &mut self.lanes {
                     if let Some(acked) = lane.acked
-                        && acked.status != JobStatus::Queued
+                        && acked.ran
                         && acked.seq > lane.snapshot.seq
                     {
                         lane.snapshot.seq = acked.seq;

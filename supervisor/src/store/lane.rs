@@ -53,6 +53,8 @@ pub struct Acked {
     pub bytes: u64,
     pub seq: u64,
     pub status: JobStatus,
+    /// A worker was started for it: there is more to it than its job file.
+    pub ran: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -134,19 +136,29 @@ impl Lane {
             self.snapshot.seq = writer.snapshot_seq;
         }
         let progress = writer.progress();
-        self.acked = Some(Acked { bytes: writer.log_bytes(), seq: progress.seq, status: progress.status });
+        self.acked = Some(Acked {
+            bytes: writer.log_bytes(),
+            seq: progress.seq,
+            status: progress.status,
+            ran: progress.attempt > 0,
+        });
         self.writer = Some(writer);
     }
 
     /// How much of the log a snapshot should cover, where one is due: at every abort and pause, and when so many records
     /// came since the last that folding them again costs more (spec §10). A short run that completed is read once more,
-    /// if at all, and its log is as quick to read as a snapshot.
+    /// if at all, and its log is as quick to read as a snapshot. One that is paused in the queue has nothing to keep, and
+    /// thousands may be at once: a worker's state would wait behind their snapshots.
     #[must_use]
     pub fn snapshot_due(&self) -> Option<Acked> {
         let acked = self.acked.filter(|_| !self.snapshot.under_way)?;
         let behind = acked.seq.saturating_sub(self.snapshot.seq);
-        let stopped = acked.status.is_ended() && acked.status != JobStatus::Completed;
-        (behind >= SNAPSHOT_EVERY || (stopped && behind > 0)).then_some(acked)
+        let rests = match acked.status {
+            JobStatus::Aborted | JobStatus::Cancelled => true,
+            JobStatus::Paused => acked.ran,
+            _ => false,
+        };
+        (behind >= SNAPSHOT_EVERY || (rests && behind > 0)).then_some(acked)
     }
 }
 
@@ -166,6 +178,31 @@ impl Work {
                 Done { writer: Ok(writer), answers }
             }
             Err(error) => Done { answers: vec![Err(error.clone()); appends.len()], writer: Err(error) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_due_where_a_run_comes_to_rest_and_every_so_often() {
+        for (status, ran, seq, due) in [
+            (JobStatus::Queued, false, 2, false),
+            (JobStatus::Paused, false, 2, false),
+            (JobStatus::Paused, true, 2, true),
+            (JobStatus::Paused, true, 1, false),
+            (JobStatus::Running, true, 2, false),
+            (JobStatus::Running, true, 1 + SNAPSHOT_EVERY, true),
+            (JobStatus::Cancelled, false, 2, true),
+            (JobStatus::Completed, true, 1, false),
+        ] {
+            let snapshot = SnapshotMark { seq: 1, under_way: false };
+            let mut lane = Lane { acked: Some(Acked { bytes: 100, seq, status, ran }), snapshot, ..Lane::default() };
+            assert_eq!(lane.snapshot_due().is_some(), due, "{status} at record {seq}");
+            lane.snapshot.under_way = true;
+            assert!(lane.snapshot_due().is_none(), "one at a time");
         }
     }
 }

@@ -60,7 +60,7 @@ pub fn started(attempt: u32) -> Event {
 }
 
 pub fn interrupted(attempt: u32) -> Event {
-    Event::Interrupted { attempt, how: "signal 9".to_owned(), stderr_tail: String::new() }
+    Event::Interrupted { attempt, how: "signal 9".to_owned(), stderr_tail: String::new(), stopped: false }
 }
 
 pub fn leased(step: u64) -> Event {

@@ -106,7 +106,8 @@ impl Actor for QueryLoop {
                 state.machine.handle_cancel();
             }
             Message::Told(ToWorker::Reject { why }) => return Err(format!("turned away: {why}").into()),
-            Message::Told(ToWorker::Pause | ToWorker::Unpause) => tracing::debug!("told to pause or to go on"),
+            Message::Told(ToWorker::Pause) => state.machine.handle_pause(),
+            Message::Told(ToWorker::Unpause) => state.machine.handle_unpause(),
             Message::Told(ToWorker::Welcome(_) | ToWorker::State { .. }) => {
                 return Err("the supervisor welcomed this worker twice".into());
             }

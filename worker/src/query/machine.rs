@@ -104,6 +104,7 @@ enum Phase {
     Running {
         open: Vec<String>,
     },
+    /// The last records are on their way to the disk.
     Ending {
         barrier: u64,
     },
@@ -124,6 +125,10 @@ pub struct Machine {
     pending: Vec<Event>,
     /// Number of the first of `pending` among this attempt's events.
     next_n: u64,
+    /// All events numbered below are on disk.
+    acked: u64,
+    /// A person wants the job to pause: what is under way ends, nothing new begins.
+    pausing: bool,
     /// What the last grant's provider takes for a million input tokens.
     input_price: f64,
 }
@@ -143,6 +148,8 @@ impl Machine {
         Machine {
             clocks: Clocks::new(&state.progress.used, now),
             next_n: state.progress.recorded,
+            acked: state.progress.recorded,
+            pausing: false,
             spec: parts.spec,
             state,
             context: parts.context,
@@ -201,6 +208,7 @@ impl Machine {
 
     /// All events numbered below `n` are on disk.
     pub fn handle_acked(&mut self, n: u64) {
+        self.acked = self.acked.max(n);
         match &mut self.phase {
             Phase::Starting { calls, barrier } if n >= *barrier => {
                 let calls = std::mem::take(calls);
@@ -213,10 +221,7 @@ impl Machine {
                 }
                 self.phase = Phase::Running { open: calls };
             }
-            Phase::Ending { barrier } if n >= *barrier => {
-                self.phase = Phase::Ended;
-                self.effects.push_back(Effect::Exit);
-            }
+            Phase::Ending { .. } => self.exit_when_durable(),
             _ => {}
         }
     }
@@ -285,6 +290,26 @@ impl Machine {
         self.stop();
     }
 
+    /// Let the call under way end and begin nothing new. A model call is one, and so is a batch of tools from the
+    /// moment at which its intent was recorded; waiting for a lease or for verdicts is none.
+    pub fn handle_pause(&mut self) {
+        self.pausing = true;
+        match self.phase {
+            Phase::Asking { .. } | Phase::Judging { .. } => self.leave(),
+            Phase::Deciding
+            | Phase::Calling { .. }
+            | Phase::Starting { .. }
+            | Phase::Running { .. }
+            | Phase::Ending { .. }
+            | Phase::Ended => {}
+        }
+    }
+
+    /// Go on after all. Where the last records are on their way already it is too late, and a later attempt goes on.
+    pub fn handle_unpause(&mut self) {
+        self.pausing = false;
+    }
+
     #[must_use]
     pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let limits = self.clocks.next_moment(&self.spec.limits, &self.state.warned, now);
@@ -339,6 +364,7 @@ impl Machine {
         }
         match &self.state.turn {
             None => self.next_step(now),
+            Some(_) if self.pausing => self.leave(),
             Some(turn) => {
                 let asked = turn.calls.iter().filter(|open| open.stage == Stage::Asked);
                 let asked: Vec<Call> = asked.map(|open| open.call.clone()).collect();
@@ -443,6 +469,9 @@ impl Machine {
     }
 
     fn ask(&mut self, attempt: u32, now: Instant) {
+        if self.pausing {
+            return self.leave();
+        }
         let tokens = self.estimate();
         if let Some(limit) =
             limits::forbids_call(&self.spec.limits, &self.state.progress.used, tokens, self.input_price)
@@ -620,6 +649,21 @@ impl Machine {
         self.record(Event::Finished { outcome, text });
         self.flush();
         self.phase = Phase::Ending { barrier: self.next_n };
+    }
+
+    /// For a later attempt to go on. What ended under the pause must not be repeated, so it is on disk before the exit.
+    fn leave(&mut self) {
+        self.drop_what_runs();
+        self.flush();
+        self.phase = Phase::Ending { barrier: self.next_n };
+        self.exit_when_durable();
+    }
+
+    fn exit_when_durable(&mut self) {
+        if matches!(self.phase, Phase::Ending { barrier } if self.acked >= barrier) {
+            self.phase = Phase::Ended;
+            self.effects.push_back(Effect::Exit);
+        }
     }
 
     fn stop(&mut self) {

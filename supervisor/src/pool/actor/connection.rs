@@ -92,6 +92,7 @@ impl State {
             orphan_grace_ms: millis(settings.orphan_grace),
             outputs: StateDir::new(&settings.state_dir).run(&self.job).outputs(),
         };
+        let again = state.is_none();
         self.recorded = acked;
         self.links += 1;
         self.open_links += 1;
@@ -103,6 +104,7 @@ impl State {
             self.myself.clone(),
             self.gone.subscribe(),
         ));
+        self.tell_pausing(again);
     }
 
     pub(super) fn link_ended(&mut self, link: u64, why: Option<String>) {

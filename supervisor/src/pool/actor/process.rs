@@ -137,6 +137,7 @@ impl State {
             attempt: self.attempt,
             exit: exit.clone(),
             stop: self.stop.clone(),
+            paused: self.has_paused(exit),
             stderr_tail: stderr_tail.clone(),
             lived: self.began.elapsed(),
         };

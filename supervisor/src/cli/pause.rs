@@ -1,0 +1,59 @@
+//! `ukai pause JOB…`: the call under way ends, nothing new begins, the process goes; until `ukai unpause`.
+
+use ukai_protocol::control::{JobRow, Request, Response, Selection};
+
+use super::client::{Client, unexpected};
+use super::context::Context;
+use super::failure::Failure;
+use super::{Output, print};
+
+const NO_SERVER: &str = "start one with `ukai serve`: nothing runs meanwhile, and who is paused stays so";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Ids, names or unique beginnings of ids, of jobs or batches
+    #[arg(value_name = "JOB", required_unless_present = "all")]
+    jobs: Vec<String>,
+    /// Every job that has not ended
+    #[arg(long, conflicts_with = "jobs")]
+    all: bool,
+}
+
+pub(crate) async fn pause(context: &Context, args: Args) -> Result<u8, Failure> {
+    let rows = match ask(context, |jobs| Request::Pause { jobs }, args).await? {
+        Response::Paused { rows } => rows,
+        other => return Err(unexpected(&other)),
+    };
+    print_rows(context, &rows);
+    if rows.is_empty() {
+        print::note("ukai: there was nothing to pause");
+    }
+    for JobRow { id, status, note, .. } in &rows {
+        if status.is_ended() {
+            print::note(&format!("ukai: {id} was {status} before it could pause"));
+        } else if !note.is_empty() {
+            print::note(&format!("ukai: {id} {note}"));
+        }
+    }
+    Ok(0)
+}
+
+/// Sends what both verbs ask, about the jobs that were typed.
+pub(super) async fn ask(
+    context: &Context,
+    request: impl FnOnce(Selection) -> Request,
+    args: Args,
+) -> Result<Response, Failure> {
+    let jobs = if args.all { Selection::All } else { Selection::These(args.jobs) };
+    Client::connect_or_say(context, NO_SERVER).await?.ask(&request(jobs)).await
+}
+
+pub(super) fn print_rows(context: &Context, rows: &[JobRow]) {
+    let line = |row: &JobRow| match context.output {
+        Output::Text => format!("{}\n", row.id),
+        Output::Json | Output::StreamJson => {
+            format!("{}\n", serde_json::json!({ "job_id": row.id, "status": row.status.to_string() }))
+        }
+    };
+    print::out(&rows.iter().map(line).collect::<String>());
+}
