@@ -6,7 +6,7 @@ use std::io;
 
 use ukai_protocol::control::{BatchRow, Happened, JobResult, JobRow};
 use ukai_protocol::id::JobId;
-use ukai_protocol::job::{Cause, CauseKind, JobStatus, Outcome};
+use ukai_protocol::job::{Cause, CauseKind, JobStatus};
 use ukai_protocol::run_state::Progress;
 
 use super::failure::Failure;
@@ -16,7 +16,7 @@ use crate::store::batch_file::{self, BatchFile};
 use crate::store::event_log::{self, Splitter, TooLong};
 use crate::store::log_file::{self, ReadError};
 use crate::store::paths::StateDir;
-use crate::store::{StoreError, loader};
+use crate::store::{StoreError, loader, quarantine, recovery};
 
 /// Every job of the state directory, in the order in which they were submitted.
 pub(crate) fn rows(state: &StateDir) -> Result<Vec<JobRow>, Failure> {
@@ -48,7 +48,9 @@ fn read(state: &StateDir, id: JobId) -> Result<Option<JobRow>, StoreError> {
         Ok(replay) if replay.state.progress.seq == 0 => Ok(None),
         Ok(replay) => Ok(Some(row(id, &replay.state.progress))),
         Err(StoreError::Unknown(_)) => Ok(None),
-        Err(error @ (StoreError::Corrupt { .. } | StoreError::Quarantined { .. })) => Ok(Some(damaged(id, &error))),
+        Err(error @ (StoreError::Corrupt { .. } | StoreError::Quarantined { .. })) => {
+            Ok(Some(damaged(state, id, &error)))
+        }
         Err(error) => Err(error),
     }
 }
@@ -63,10 +65,10 @@ pub(crate) fn row(id: JobId, progress: &Progress) -> JobRow {
     JobRow::of(id, progress, note)
 }
 
-fn damaged(id: JobId, error: &StoreError) -> JobRow {
-    let outcome = Outcome::Ended(Cause::new(CauseKind::Quarantined, error.to_string()));
-    let progress = Progress { outcome: Some(outcome), attention: Some(error.to_string()), ..Progress::default() };
-    JobRow { status: JobStatus::Aborted, ..row(id, &progress) }
+fn damaged(state: &StateDir, id: JobId, error: &StoreError) -> JobRow {
+    let cause = Cause::new(CauseKind::Quarantined, error.to_string());
+    let progress = recovery::refused(quarantine::progress(state, &id), None, cause);
+    row(id, &progress)
 }
 
 /// The batches of these jobs.

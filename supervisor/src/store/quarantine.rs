@@ -55,6 +55,14 @@ fn believable(log: &Path) -> Result<Progress, StoreError> {
     Ok(replay.state.progress)
 }
 
+/// What can be believed of a run that does not verify, whether its log lies in its place still or was put aside.
+#[must_use]
+pub fn progress(state: &StateDir, id: &JobId) -> Progress {
+    let logs = [state.run(id).log(), state.quarantine_of(id).join("events.jsonl")];
+    let found = logs.iter().filter_map(|log| believable(log).ok()).find(|progress| progress.seq > 0);
+    found.unwrap_or_default()
+}
+
 /// Moves a file to quarantine beside what was put there earlier, and says where it is.
 pub fn put_aside(state: &StateDir, id: &JobId, part: Part) -> Result<String, StoreError> {
     let (run, folder) = (state.run(id), state.quarantine_of(id));

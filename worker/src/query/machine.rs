@@ -4,10 +4,12 @@
 //! wants to be woken (`poll_timeout`). All it knows is the fold of the events it has recorded, so a machine built from
 //! the log of a dead one goes on as that one would have.
 //!
-//! Two rules of durability are decided here and nowhere else. An intent is on disk before it acts: a tool starts when
-//! the record with its `ToolStarted` is acknowledged. And nothing in a reply is acted upon before what led to it is on
-//! disk: records are acknowledged in order, so that same wait covers them. Between these, events gather and share one
-//! record: a reply, its verdicts and the first tools' starts are one sync.
+//! Three rules of durability are decided here and nowhere else. An intent is on disk before it acts: a tool starts when
+//! the record with its `ToolStarted` is acknowledged; one that only reads, that may run beside others and that a rule
+//! allows has nothing to be sorry for, and starts while that record is on its way (spec §3, early start). No call is
+//! asked for before the reply that led to it is on disk, so that a crash repeats at most the step that was under way.
+//! And the results of a batch may travel to the provider during their own sync. Between these, events gather and share
+//! one record: a reply, its verdicts and the first tools' starts are one sync.
 
 #![deny(clippy::disallowed_methods)]
 
@@ -19,7 +21,7 @@ use ukai_protocol::job::{Cause, CauseKind, JobSpec, JobStatus, Limit, Mode, Outc
 use ukai_protocol::json::Json;
 use ukai_protocol::lease::{Answer, AnswerClass, Ask, Grant, LimitsSeen, Report, WaitWhy};
 use ukai_protocol::message::{Args, Call, Message, Stop, Usage};
-use ukai_protocol::policy::{Judgement, Verdict};
+use ukai_protocol::policy::{Judgement, RuleList, Source, Verdict};
 use ukai_protocol::run_state::{Illegal, OpenCall, RunState, Stage};
 
 use super::limits::{self, Clocks, WARN_AT};
@@ -104,6 +106,10 @@ enum Phase {
     Running {
         open: Vec<String>,
     },
+    /// The results are there, and the reply that asked for them is still on its way to the disk.
+    Settling {
+        attempt: u32,
+    },
     /// The last records are on their way to the disk.
     Ending {
         barrier: u64,
@@ -127,6 +133,8 @@ pub struct Machine {
     next_n: u64,
     /// All events numbered below are on disk.
     acked: u64,
+    /// What must be on disk before another call is asked for: the last reply.
+    replied_n: u64,
     /// A person wants the job to pause: what is under way ends, nothing new begins.
     pausing: bool,
     /// What the last grant's provider takes for a million input tokens.
@@ -149,6 +157,7 @@ impl Machine {
             clocks: Clocks::new(&state.progress.used, now),
             next_n: state.progress.recorded,
             acked: state.progress.recorded,
+            replied_n: 0,
             pausing: false,
             spec: parts.spec,
             state,
@@ -212,14 +221,11 @@ impl Machine {
         match &mut self.phase {
             Phase::Starting { calls, barrier } if n >= *barrier => {
                 let calls = std::mem::take(calls);
-                for id in &calls {
-                    let Some(OpenCall { call, stage: Stage::Started { input, .. } }) = self.state.open_call(id) else {
-                        continue;
-                    };
-                    let (tool, input) = (call.tool.clone(), input.clone());
-                    self.effects.push_back(Effect::StartTool { call: id.clone(), tool, input });
-                }
-                self.phase = Phase::Running { open: calls };
+                self.start_tools(calls);
+            }
+            Phase::Settling { attempt } => {
+                let attempt = *attempt;
+                self.ask_when_durable(attempt);
             }
             Phase::Ending { .. } => self.exit_when_durable(),
             _ => {}
@@ -295,7 +301,7 @@ impl Machine {
     pub fn handle_pause(&mut self) {
         self.pausing = true;
         match self.phase {
-            Phase::Asking { .. } | Phase::Judging { .. } => self.leave(),
+            Phase::Settling { .. } | Phase::Asking { .. } | Phase::Judging { .. } => self.leave(),
             Phase::Deciding
             | Phase::Calling { .. }
             | Phase::Starting { .. }
@@ -403,29 +409,47 @@ impl Machine {
         }
         let used = self.state.progress.used.tool_calls;
         let room = self.spec.limits.tool_calls.saturating_sub(used);
-        let safe: Vec<bool> = runnable.iter().map(|(_, flags)| flags.concurrency_safe).collect();
+        let safe: Vec<bool> = runnable.iter().map(|runnable| runnable.flags.concurrency_safe).collect();
         let first = partition::partition(&safe).first().map_or(0, ExactSizeIterator::len);
         let size = first.min(usize::try_from(room).unwrap_or(usize::MAX));
         if size == 0 {
             return self.end_by(Limit::ToolCalls, now);
         }
         let mut calls = Vec::with_capacity(size);
-        for (call, flags) in runnable.into_iter().take(size) {
+        let mut harmless = true;
+        for Runnable { call, flags, by_rule } in runnable.into_iter().take(size) {
             let tool = call.tool.clone();
             calls.push(call.id.clone());
-            let Flags { read_only, idempotent, .. } = flags;
+            let Flags { read_only, idempotent, concurrency_safe, .. } = flags;
+            harmless &= by_rule && read_only && concurrency_safe;
             self.record(Event::ToolStarted { call: call.id, tool, read_only, idempotent });
         }
         self.flush();
-        self.phase = Phase::Starting { calls, barrier: self.next_n };
+        if harmless {
+            self.start_tools(calls);
+        } else {
+            self.phase = Phase::Starting { calls, barrier: self.next_n };
+        }
+    }
+
+    fn start_tools(&mut self, calls: Vec<String>) {
+        for id in &calls {
+            let Some(OpenCall { call, stage: Stage::Started { input, .. } }) = self.state.open_call(id) else {
+                continue;
+            };
+            let (tool, input) = (call.tool.clone(), input.clone());
+            self.effects.push_back(Effect::StartTool { call: id.clone(), tool, input });
+        }
+        self.phase = Phase::Running { open: calls };
     }
 
     /// The calls of the turn that are still to run, in order. All others have their answer afterwards.
-    fn settle_unrunnable(&mut self, now: Instant) -> Vec<(Call, Flags)> {
+    fn settle_unrunnable(&mut self, now: Instant) -> Vec<Runnable> {
         let open: Vec<OpenCall> = self.state.turn.iter().flat_map(|turn| turn.calls.clone()).collect();
         let mut runnable = Vec::new();
         for OpenCall { call, stage } in open {
             let (id, tool) = (call.id.clone(), call.tool.clone());
+            let by_rule = matches!(&stage, Stage::Judged { judgement, .. } if is_allowed_by_rule(judgement));
             match stage {
                 Stage::Asked | Stage::Answered { .. } => {}
                 Stage::Judged { judgement, .. } if judgement.verdict == Verdict::Deny => {
@@ -436,7 +460,7 @@ impl Machine {
                     self.answer(&id, tool, ToolStatus::Unknown, "outcome unknown".to_owned(), now);
                 }
                 Stage::Judged { input, .. } | Stage::Started { input, .. } => match (self.flags)(&tool, &input) {
-                    Some(flags) => runnable.push((call, flags)),
+                    Some(flags) => runnable.push(Runnable { call, flags, by_rule }),
                     None => {
                         let why = format!("not run: {tool} is not available");
                         self.answer(&id, tool, ToolStatus::Invalid, why, now);
@@ -484,15 +508,24 @@ impl Machine {
         }
         // The results go first, so that their sync overlaps the lease and the call.
         self.flush();
+        self.clocks.pause(now);
+        self.ask_when_durable(attempt);
+    }
+
+    fn ask_when_durable(&mut self, attempt: u32) {
+        if self.acked < self.replied_n {
+            self.phase = Phase::Settling { attempt };
+            return;
+        }
+        let window = self.estimate();
         self.effects.push_back(Effect::Ask(Ask {
             call: self.step(),
             attempt,
             tools: self.spec.mode == Mode::Loop,
-            window: tokens,
+            window,
             max_output: 0,
             priority: self.spec.priority,
         }));
-        self.clocks.pause(now);
         self.phase = Phase::Asking { attempt };
     }
 
@@ -684,7 +717,12 @@ impl Machine {
                 self.report(&grant, AnswerClass::Withdrawn, None);
             }
             Phase::Running { .. } => self.effects.push_back(Effect::StopTools),
-            Phase::Deciding | Phase::Judging { .. } | Phase::Starting { .. } | Phase::Ending { .. } | Phase::Ended => {}
+            Phase::Deciding
+            | Phase::Judging { .. }
+            | Phase::Starting { .. }
+            | Phase::Settling { .. }
+            | Phase::Ending { .. }
+            | Phase::Ended => {}
         }
     }
 
@@ -729,6 +767,9 @@ impl Machine {
         let events = std::mem::take(&mut self.pending);
         let n = self.next_n;
         self.next_n += events.len() as u64;
+        if events.iter().any(|event| matches!(event, Event::Replied { .. })) {
+            self.replied_n = self.next_n;
+        }
         self.effects.push_back(Effect::Record { n, events });
     }
 
@@ -743,6 +784,19 @@ impl Machine {
     fn estimate(&mut self) -> u64 {
         self.overhead_tokens + self.context.window(&self.state.messages).tokens
     }
+}
+
+/// A call that is to run.
+struct Runnable {
+    call: Call,
+    flags: Flags,
+    /// Not by default, by a person or by what may yet be thought better of.
+    by_rule: bool,
+}
+
+fn is_allowed_by_rule(judgement: &Judgement) -> bool {
+    let allowed = matches!(judgement.source, Source::Rule { list: RuleList::Allow, .. });
+    allowed && judgement.verdict == Verdict::Allow
 }
 
 fn report(grant: &Grant, class: AnswerClass) -> Report {
