@@ -13,7 +13,7 @@ mod routes;
 mod submit;
 mod takeover;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -28,7 +28,6 @@ use ukai_protocol::lease::{Ask, Report};
 use ukai_protocol::session::Hello;
 
 use crate::batch::Batches;
-use crate::job::Life;
 use crate::pool::actor::{Over, Pool};
 use crate::pool::link::Incoming;
 use crate::queue::Queue;
@@ -187,6 +186,8 @@ pub struct State {
     lists: VecDeque<submit::Waiting>,
     cancels: Vec<request::Cancelling>,
     pauses: Vec<pause::Awaiting>,
+    /// Who backs off, in the order in which they are due. One that has meanwhile been cancelled or paused is passed over.
+    backoffs: BTreeSet<(Instant, JobId)>,
     draining: bool,
     drains: Vec<oneshot::Sender<()>>,
     idlers: Vec<oneshot::Sender<Idle>>,
@@ -222,6 +223,7 @@ impl Actor for Supervisor {
                 lists: VecDeque::new(),
                 cancels: Vec::new(),
                 pauses: Vec::new(),
+                backoffs: BTreeSet::new(),
                 draining: false,
                 drains: Vec::new(),
                 idlers: Vec::new(),
@@ -236,6 +238,7 @@ impl Actor for Supervisor {
     }
 
     async fn post_start(&self, _: ActorRef<Msg>, state: &mut State) -> Result<(), ActorProcessingErr> {
+        state.tell_done_batches();
         state.settle(Instant::now());
         Ok(())
     }
@@ -306,7 +309,6 @@ impl State {
     /// After every message: whoever may start starts, whoever is answered is told, and the next alarm is set.
     fn settle(&mut self, now: Instant) {
         self.start_jobs(now);
-        self.tell_done_batches();
         self.save_routes(now);
         self.tell_leases();
         self.answer_drains();
@@ -322,12 +324,9 @@ impl State {
     }
 
     fn set_alarm(&mut self) {
-        let backoffs = self.jobs.values().filter_map(|job| match job.life {
-            Life::BackingOff { until } => Some(until),
-            _ => None,
-        });
-        let timeouts = [self.storm.poll_timeout(), self.router.poll_timeout(), self.opening];
-        let next = timeouts.into_iter().flatten().chain(backoffs).min();
+        let backoff = self.backoffs.first().map(|(until, _)| *until);
+        let next = [self.storm.poll_timeout(), self.router.poll_timeout(), self.opening, backoff];
+        let next = next.into_iter().flatten().min();
         if next == self.alarm.as_ref().map(|(at, _)| *at) {
             return;
         }

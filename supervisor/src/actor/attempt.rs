@@ -252,6 +252,9 @@ impl State {
                 }
             }
         };
+        if let Step::BackOff { until } = step {
+            self.backoffs.insert((until, id.clone()));
+        }
         if let Some(job) = self.jobs.get_mut(id)
             && let Err(error) = job.step(step)
         {
@@ -263,10 +266,11 @@ impl State {
     }
 
     pub(super) fn end_backoffs(&mut self, now: Instant) {
-        for (id, job) in &mut self.jobs {
-            let due = matches!(job.life, Life::BackingOff { until } if until <= now);
-            if due && job.step(Step::Due).is_ok() {
-                self.queue.push(id.clone(), job.rank(), job.progress.priority);
+        while let Some((until, id)) = self.backoffs.first().cloned().filter(|(until, _)| *until <= now) {
+            self.backoffs.pop_first();
+            let Some(job) = self.jobs.get_mut(&id) else { continue };
+            if job.life == (Life::BackingOff { until }) && job.step(Step::Due).is_ok() {
+                self.queue.push(id, job.rank(), job.progress.priority);
             }
         }
     }
@@ -278,9 +282,7 @@ impl State {
             return tracing::error!(job = %id, %error, "the end of a job");
         }
         job.spec = None;
-        if let Some(place) = &job.progress.batch {
-            self.batches.ended(&place.id, id);
-        }
+        let batch_done = job.progress.batch.as_ref().is_some_and(|place| self.batches.ended(&place.id, id));
         let name = job.progress.name.clone();
         match &job.progress.outcome {
             Some(Outcome::Ended(cause)) if job.progress.status == JobStatus::Aborted => {
@@ -293,6 +295,9 @@ impl State {
             _ => {}
         }
         self.answer_cancels(id);
+        if batch_done {
+            self.tell_done_batches();
+        }
     }
 }
 

@@ -203,7 +203,7 @@ impl State {
     pub(super) fn is_busy(&self) -> bool {
         let busy = |job: &Job| matches!(job.life, Life::Attempt { .. } | Life::Interrupting { .. } | Life::Closing);
         let records = !self.submissions.is_empty() || !self.lists.is_empty() || !self.pauses.is_empty();
-        records || self.jobs.values().any(busy)
+        records || self.queue.running() > 0 || self.jobs.values().any(busy)
     }
 
     pub(super) fn answer_idlers(&mut self, now: Instant) {

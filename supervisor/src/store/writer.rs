@@ -119,8 +119,9 @@ impl Writer {
         let mut lines = String::new();
         let ends =
             appends.iter().flat_map(|append| &append.events).any(|event| matches!(event, Event::Finished { .. }));
-        let answers: Vec<_> =
-            appends.into_iter().map(|append| self.stage(append, &mut trial, &mut lines, &at)).collect();
+        let several = appends.len() > 1;
+        let stage = |append| self.stage(append, &mut trial, &mut lines, &at, several);
+        let answers: Vec<_> = appends.into_iter().map(stage).collect();
         if lines.is_empty() {
             return answers;
         }
@@ -136,10 +137,11 @@ impl Writer {
         }
     }
 
-    /// Adds one append to the lines, or changes nothing.
-    fn stage(&self, append: Append, trial: &mut RunState, lines: &mut String, at: &str) -> Answer {
+    /// Adds one append to the lines, or changes nothing. Alone, and refused, it leaves no lines, and nobody looks at
+    /// `trial`: nothing need be kept for it.
+    fn stage(&self, append: Append, trial: &mut RunState, lines: &mut String, at: &str, several: bool) -> Answer {
         let events = self.new_ones(append, &trial.progress)?;
-        let (before, length) = (trial.clone(), lines.len());
+        let (before, length) = (several.then(|| trial.clone()), lines.len());
         let mut records = Vec::with_capacity(events.len());
         let staged = events.into_iter().try_for_each(|event| {
             let job = || self.id.clone();
@@ -154,7 +156,9 @@ impl Writer {
             Ok(())
         });
         if let Err(error) = staged {
-            *trial = before;
+            if let Some(before) = before {
+                *trial = before;
+            }
             lines.truncate(length);
             return Err(error);
         }
