@@ -208,6 +208,28 @@ fn a_batch_ends_as_its_worst_job_and_says_how_many_ended_how() {
 }
 
 #[test]
+fn a_batch_is_paused_as_far_as_it_has_come_and_goes_on() {
+    let home = Home::new();
+    let script = Script::serve(home.path(), &format!("[defaults]\nlatency = \"50ms\"\n{ECHO}"));
+    home.configure(&format!("max_workers = 2\n{}", lab(&script, "openai")));
+    list(&home, 1..=12);
+    let _server = home.serve();
+    ends_with(&home.ukai(&SUBMIT), 0);
+    wait::until("some to end", || rows(&home).iter().any(|row| row["status"] == "completed").then_some(()));
+    let paused = home.ukai(&["pause", "survey"]);
+    ends_with(&paused, 0);
+    wait::until("the calls under way to end", || {
+        rows(&home).iter().all(|row| row["status"] == "completed" || row["status"] == "paused").then_some(())
+    });
+    let asked = script.arrivals().len();
+    assert!(asked < 12, "it was in the middle");
+    ends_with(&home.ukai(&["unpause", "survey"]), 0);
+    ends_with(&home.ukai(&["attach", "survey"]), 0);
+    each_once(&home, 1..=12);
+    assert_eq!(script.arrivals().len(), 12, "nothing was asked twice");
+}
+
+#[test]
 fn one_damaged_log_hides_none_of_the_others() {
     let (home, _script) = Home::with_script(ECHO);
     list(&home, 1..=3);

@@ -63,18 +63,19 @@ impl State {
         self.say(ids, false, Reply::Unpaused { answer, starts }, now);
     }
 
-    /// All of `All` that can still be paused; of named ones each must be.
+    /// All of `All`, and of a batch, that can still be paused; of those that were named themselves each must be.
     fn select_open(&self, jobs: &Selection) -> Result<Vec<JobId>, Refusal> {
         if self.draining {
             let why = "the server is stopping, and its jobs with it: ask again when it runs".to_owned();
             return Err(Refusal { why, usage: false });
         }
         let (open, over): (Vec<_>, Vec<_>) =
-            self.select(jobs)?.into_iter().partition(|id| self.jobs.get(id).is_some_and(is_open));
-        if *jobs == Selection::All || over.is_empty() {
-            return Ok(open);
+            self.select_named(jobs)?.into_iter().partition(|(id, _)| self.jobs.get(id).is_some_and(is_open));
+        let over: Vec<_> = over.iter().filter(|(_, named)| *named).map(|(id, _)| id.as_str()).collect();
+        if over.is_empty() {
+            return Ok(open.into_iter().map(|(id, _)| id).collect());
         }
-        let names = over.iter().map(JobId::as_str).collect::<Vec<_>>().join(", ");
+        let names = over.join(", ");
         Err(usage(format!("{names}: ended, or about to end; nothing was done: name only jobs that go on")))
     }
 

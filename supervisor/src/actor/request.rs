@@ -1,6 +1,6 @@
 //! What clients and the host ask for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use ractor::ActorRef;
@@ -92,20 +92,27 @@ impl State {
 
     /// In the order of submission. `All` is all that this supervisor knows.
     pub(super) fn select(&self, jobs: &Selection) -> Result<Vec<JobId>, Refusal> {
-        let mut ids: Vec<JobId> = match jobs {
-            Selection::All => self.jobs.keys().cloned().collect(),
+        Ok(self.select_named(jobs)?.into_iter().map(|(id, _)| id).collect())
+    }
+
+    /// The same, and whether it was named itself rather than meant with others.
+    pub(super) fn select_named(&self, jobs: &Selection) -> Result<Vec<(JobId, bool)>, Refusal> {
+        let mut ids: Vec<(JobId, bool)> = match jobs {
+            Selection::All => self.jobs.keys().map(|id| (id.clone(), false)).collect(),
             Selection::These(texts) => {
-                let mut ids = BTreeSet::new();
+                let mut ids = BTreeMap::new();
                 for text in texts {
                     // Most come as ids, and many at once.
                     if let Some(id) = text.parse().ok().filter(|id| self.jobs.contains_key(id)) {
-                        ids.insert(id);
+                        ids.insert(id, true);
                         continue;
                     }
                     match naming::meant(table::names(&self.jobs), self.batches.names(), text) {
-                        Ok(Meant::Job(id)) => drop(ids.insert(id.clone())),
+                        Ok(Meant::Job(id)) => drop(ids.insert(id.clone(), true)),
                         Ok(Meant::Batch(id)) => {
-                            ids.extend(self.batches.get(id).into_iter().flat_map(|batch| batch.jobs()).cloned());
+                            for job in self.batches.get(id).into_iter().flat_map(|batch| batch.jobs()) {
+                                ids.entry(job.clone()).or_insert(false);
+                            }
                         }
                         Err(why) => return Err(usage(why.to_string())),
                     }
@@ -113,7 +120,7 @@ impl State {
                 ids.into_iter().collect()
             }
         };
-        ids.sort_by_key(|id| self.jobs.get(id).map(|job| job.order));
+        ids.sort_by_key(|(id, _)| self.jobs.get(id).map(|job| job.order));
         Ok(ids)
     }
 
