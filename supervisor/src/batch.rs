@@ -121,6 +121,15 @@ impl Batches {
     }
 }
 
+/// The jobs of a list are written side by side, so that times do not tell which came first; their lines do. In the order
+/// of submission otherwise.
+pub fn in_line_order<T>(jobs: &mut [T], place: impl Fn(&T) -> Option<&BatchPlace>) {
+    let batch = |job: &T| place(job).map(|place| place.id.clone());
+    for of_one in jobs.chunk_by_mut(|a, b| batch(a) == batch(b)) {
+        of_one.sort_by_key(|job| place(job).map(|place| place.line.number));
+    }
+}
+
 impl Batch {
     fn new(name: String) -> Self {
         Batch { name, jobs: BTreeMap::new(), open: BTreeSet::new(), latest: 0, void: BTreeSet::new(), told: false }

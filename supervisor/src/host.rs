@@ -19,6 +19,7 @@ use ukai_protocol::disk;
 use ukai_protocol::process_tree;
 
 use crate::actor::{Arguments, Idle, Msg, Supervisor};
+use crate::batch;
 use crate::control::Doors;
 use crate::listener;
 use crate::pool::actor::Pool;
@@ -136,16 +137,8 @@ fn take_hold(state: &StateDir) -> Result<Held, StartError> {
     let mut recovered = store::recover_all(state)?;
     // Ids are random; `job.json` is written once, at submission.
     recovered.sort_by_cached_key(|run| submitted_at(&state.run(&run.id).spec()));
-    in_line_order(&mut recovered);
+    batch::in_line_order(&mut recovered, |run| run.progress.batch.as_ref());
     Ok(Held { lock, recovered, batches, not_before })
-}
-
-/// The jobs of a list are written side by side, so that times do not tell which came first; their lines do.
-fn in_line_order(recovered: &mut [Recovered]) {
-    let place = |run: &Recovered| run.progress.batch.as_ref().map(|place| (place.id.clone(), place.line.number));
-    for run in recovered.chunk_by_mut(|a, b| place(a).map(|(id, _)| id).eq(&place(b).map(|(id, _)| id))) {
-        run.sort_by_cached_key(place);
-    }
 }
 
 /// A service, cron and a terminal have different runtime directories or none: without the note they would not find the

@@ -24,7 +24,7 @@ pub(crate) async fn attach(context: &Context, args: &Args) -> Result<u8, Failure
     let batch = batch(&rows, &args.jobs);
     let follow = Follow::new(context, rows.into_iter().map(|row| row.id).collect(), batch);
     if Client::connect(context).await?.is_none() {
-        return match follow.from_logs()? {
+        return match follow.replay()? {
             Some(end) => Ok(end.code),
             None => Err(Failure::usage(NO_SERVER)),
         };

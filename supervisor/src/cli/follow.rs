@@ -116,7 +116,7 @@ impl<'a> Follow<'a> {
     }
 
     /// Where no server listens: what their logs say. None: they have not all ended, and nothing goes on here.
-    pub fn from_logs(mut self) -> Result<Option<End>, Failure> {
+    pub fn replay(mut self) -> Result<Option<End>, Failure> {
         for id in self.order.clone() {
             offline::records(&self.context.state, &id, |happened| {
                 self.happened(&happened);
@@ -156,7 +156,7 @@ impl<'a> Follow<'a> {
             Response::Happened(happened) => return Ok(self.happened(&happened)),
             Response::Delta { job, step, text } => self.view.delta(&job, step, &text),
             Response::Missed { .. } => return Ok(true),
-            Response::Live => {}
+            Response::Live => self.view.live(),
             Response::Refused { why, usage: true } => return Err(Failure::usage(why)),
             Response::Refused { why, usage: false } => return Err(Failure::failed(why)),
             other => return Err(unexpected(&other)),

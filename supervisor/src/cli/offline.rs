@@ -10,7 +10,7 @@ use ukai_protocol::job::{Cause, CauseKind, JobStatus};
 use ukai_protocol::run_state::Progress;
 
 use super::failure::Failure;
-use crate::batch::Batches;
+use crate::batch::{self, Batches};
 use crate::naming::{self, Meant};
 use crate::store::batch_file::{self, BatchFile};
 use crate::store::event_log::{self, Splitter, TooLong};
@@ -20,7 +20,10 @@ use crate::store::{StoreError, loader, quarantine, recovery};
 
 /// Every job of the state directory, in the order in which they were submitted.
 pub(crate) fn rows(state: &StateDir) -> Result<Vec<JobRow>, Failure> {
-    Ok(ids(state)?.into_iter().filter_map(|id| read(state, id).transpose()).collect::<Result<Vec<_>, _>>()?)
+    let rows = ids(state)?.into_iter().filter_map(|id| read(state, id).transpose());
+    let mut rows = rows.collect::<Result<Vec<_>, _>>()?;
+    batch::in_line_order(&mut rows, |row| row.batch.as_ref());
+    Ok(rows)
 }
 
 fn ids(state: &StateDir) -> Result<Vec<JobId>, Failure> {
@@ -115,7 +118,7 @@ pub(crate) fn select(state: &StateDir, rows: Vec<JobRow>, typed: &[String]) -> R
 }
 
 /// The batch that is meant, and its jobs in the order of their lines.
-pub(crate) fn batch(state: &StateDir, typed: &str) -> Result<(BatchRow, Vec<JobRow>), Failure> {
+pub(crate) fn batch_of(state: &StateDir, typed: &str) -> Result<(BatchRow, Vec<JobRow>), Failure> {
     let rows = rows(state)?;
     let batches = batches(state, &rows)?;
     let jobs = rows.iter().map(|row| (&row.id, &*row.name, row.batch.as_ref()));

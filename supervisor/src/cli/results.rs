@@ -1,7 +1,5 @@
 //! `ukai results BATCH`: one row for each job of a list, in the order of its lines, whether it has ended or not.
 
-use std::io;
-
 use clap::ValueEnum;
 use ukai_protocol::control::{BatchRow, JobResult, JobRow, Request, Response};
 use ukai_protocol::job::Outcome;
@@ -58,7 +56,7 @@ async fn each(
     mut each: impl FnMut(&JobRow, &JobResult) -> Result<(), Failure>,
 ) -> Result<BatchRow, Failure> {
     let Some(mut client) = Client::connect(context).await? else {
-        let (batch, rows) = offline::batch(&context.state, typed)?;
+        let (batch, rows) = offline::batch_of(&context.state, typed)?;
         for row in rows {
             each(&row, &offline::result(&context.state, &row.id))?;
         }
@@ -163,6 +161,6 @@ fn csv<T: AsRef<[u8]>>(cells: &[T]) -> Result<String, Failure> {
     let fault = |error: &dyn std::fmt::Display| Failure::failed(format!("writing a row of CSV: {error}"));
     let mut writer = ::csv::Writer::from_writer(Vec::new());
     writer.write_record(cells).map_err(|error| fault(&error))?;
-    let bytes = writer.into_inner().map_err(|error| fault(&io::Error::from(error.into_error())))?;
+    let bytes = writer.into_inner().map_err(|error| fault(&error.into_error()))?;
     String::from_utf8(bytes).map_err(|error| fault(&error))
 }

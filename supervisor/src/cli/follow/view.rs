@@ -33,6 +33,8 @@ pub(super) struct View {
     /// Provisional text of the step that each job is at.
     deltas: BTreeMap<JobId, String>,
     ended: u64,
+    /// What is told from now on happens now.
+    live: bool,
     /// Something happened that the line of a batch does not show yet.
     stale: bool,
 }
@@ -41,7 +43,7 @@ impl View {
     pub fn new(output: Output, batch: Option<Batch>) -> Self {
         let (screen, since) = (Screen::new(), Instant::now());
         let deltas = BTreeMap::new();
-        View { output, batch, screen, stdout_closed: false, since, deltas, ended: 0, stale: true }
+        View { output, batch, screen, stdout_closed: false, since, deltas, ended: 0, live: false, stale: true }
     }
 
     pub fn is_of_batch(&self) -> bool {
@@ -50,6 +52,10 @@ impl View {
 
     pub fn wants_deltas(&self) -> bool {
         self.output == Output::StreamJson || (self.batch.is_none() && self.screen.is_terminal())
+    }
+
+    pub fn live(&mut self) {
+        self.live = true;
     }
 
     pub fn clear(&mut self) {
@@ -101,7 +107,7 @@ impl View {
             self.out(&json::result(row, result));
         }
         let why = table::why(row);
-        if !why.is_empty() || !self.screen.is_terminal() {
+        if !why.is_empty() || (self.live && !self.screen.is_terminal()) {
             let (name, why) = (print::brief(&row.name, NAME_CHARS_SHOWN), print::brief(&why, DELTA_CHARS_SHOWN));
             let why = if why.is_empty() { why } else { format!(": {why}") };
             self.screen.line(&format!("{}  {name}: {}{why} ({} ended)", row.id, row.status, self.ended));
