@@ -26,6 +26,9 @@ pub const HELD_AFTER: u64 = 5;
 /// The last step of a long job.
 pub const LONG_STEPS: u64 = 1_010;
 
+/// Of a streamed reply.
+pub const PIECES: usize = 1_000;
+
 /// Beyond any of these jobs.
 const UNBOUNDED: u64 = 1_000_000_000_000;
 const FILE_LINES: usize = 60;
@@ -44,6 +47,8 @@ pub enum Job {
     Paced,
     /// A thousand reads.
     Long,
+    /// One reply of a thousand pieces.
+    Stream,
 }
 
 impl Job {
@@ -55,6 +60,7 @@ impl Job {
             Job::Held => "job held",
             Job::Paced => "job paced",
             Job::Long => "job long",
+            Job::Stream => "job stream",
         }
     }
 }
@@ -85,6 +91,7 @@ pub fn script() -> String {
     rule(Job::Paced, "", &format!("{read}\nlatency = \"1s\""));
     rule(Job::Long, &format!(", step = {{ at_least = {LONG_STEPS} }}"), done);
     rule(Job::Long, "", read);
+    rule(Job::Stream, "", &format!("text = \"{}\"", "sixteen letters ".repeat(PIECES).trim_end()));
     script
 }
 

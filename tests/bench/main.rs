@@ -1,4 +1,4 @@
-//! `cargo bench`: what a job costs, as ratios to a floor that is measured in the same run.
+//! `cargo bench -p ukai-tests`: what a job costs, as ratios to a floor that is measured in the same run.
 //!
 //! A number of milliseconds is of one machine and one day; a ratio to a bare loop that does the same work on the same
 //! machine in the same minute can be compared. Floor and ours take turns, medians are told with their spread, and where

@@ -5,7 +5,7 @@ use crate::figures::{self, Group};
 const USAGE: &str = "\
 Prints what a job costs, as ratios to a bare loop that does the same in one process.
 
-usage: cargo bench [-p ukai-tests] -- [--quick] [--markdown] [NAME…]
+usage: cargo bench -p ukai-tests -- [--quick] [--markdown] [NAME…]
 
       --quick      fewer repeats: for development, not for figures to be told
       --markdown   print the table for a page

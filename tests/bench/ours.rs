@@ -25,9 +25,7 @@ use crate::lab::{self, Job};
 use crate::patience::{self, PATIENCE};
 use crate::procfs::{self, Cpu};
 
-/// The last record of a job is shorter than this; one with a longer text ends later than this looks, and in sight.
-const TAIL_BYTES: u64 = 4096;
-/// A job that a log is watched for: 0.3 ms in a job of 40 are below what its spread is.
+/// Between two looks at a log: 0.3 ms in a job of 40 are below what its spread is.
 const LOOK_EVERY: Duration = Duration::from_micros(300);
 /// A server that drains kills what does not end long before this.
 const END_WITHIN: Duration = Duration::from_secs(20);
@@ -182,38 +180,39 @@ pub struct Door {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        let pid = Pid::from_raw(self.pid().cast_signed());
-        let workers = procfs::workers(self.pid());
         // What fails here is that it has gone already.
-        let _ = kill(pid, Signal::SIGTERM);
+        let _ = kill(Pid::from_raw(self.pid().cast_signed()), Signal::SIGTERM);
         let begun = Instant::now();
         while self.server.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             if begun.elapsed() > END_WITHIN {
                 let _ = self.server.child.kill();
                 let _ = self.server.child.wait();
-                for worker in workers {
-                    let _ = kill(Pid::from_raw(worker.cast_signed()), Signal::SIGKILL);
-                }
-                return;
+                break;
             }
             std::thread::sleep(Duration::from_millis(5));
+        }
+        // One that was just being started may have missed the end of its server, and would look for the next one.
+        for worker in self.home.processes() {
+            let _ = kill(Pid::from_raw(worker.cast_signed()), Signal::SIGKILL);
         }
     }
 }
 
-/// Looks at the log's end where it has grown. A job that did not complete has measured nothing.
+/// Reads what the log has grown by. A job that did not complete has measured nothing.
 fn has_finished(id: &JobId, log: &Path, seen: &mut u64) -> bool {
-    let length = fs::metadata(log).map_or(0, |log| log.len());
-    if length == std::mem::replace(seen, length) {
+    let Ok(length) = fs::metadata(log).map(|log| log.len()) else { return false };
+    if length == *seen {
         return false;
     }
     let mut file = File::open(log).expect("the log of a job");
-    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES))).expect("its end");
-    let mut tail = Vec::new();
-    file.read_to_end(&mut tail).expect("its end");
-    let tail = String::from_utf8_lossy(&tail);
-    let Some(last) = tail.strip_suffix('\n').and_then(|tail| tail.lines().last()) else { return false };
-    let finished = last.contains("\"event\":\"Finished\"");
-    assert!(!finished || last.contains("\"completed\""), "{id} did not complete: {last}");
-    finished
+    file.seek(SeekFrom::Start(*seen)).expect("its end");
+    let mut grown = Vec::new();
+    file.take(length - *seen).read_to_end(&mut grown).expect("its end");
+    // What is written of a line may be but its beginning.
+    let whole = grown.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+    *seen += whole as u64;
+    let grown = String::from_utf8_lossy(&grown[..whole]);
+    let Some(last) = grown.lines().find(|line| line.contains("\"event\":\"Finished\"")) else { return false };
+    assert!(last.contains("\"outcome\":{\"completed\""), "{id} did not complete: {last}");
+    true
 }

@@ -4,8 +4,10 @@ mod crowd;
 mod growth;
 mod lease;
 mod memory;
+mod pair;
 mod start;
 mod step;
+mod stream;
 mod sync;
 mod throughput;
 
@@ -22,8 +24,9 @@ pub struct Group {
     pub measure: fn(&Bench) -> Vec<Line>,
 }
 
-pub const GROUPS: [Group; 8] = [
+pub const GROUPS: [Group; 9] = [
     Group { name: "step", about: "a job alone: time and processor time", measure: step::measure },
+    Group { name: "stream", about: "a job of one long reply", measure: stream::measure },
     Group { name: "start", about: "from a job's id to its first request", measure: start::measure },
     Group { name: "memory", about: "a worker's memory at 1, 8, 32 and 128", measure: memory::measure },
     Group { name: "throughput", about: "32 jobs at once", measure: throughput::measure },

@@ -4,7 +4,7 @@
 //! are left to do, and the request, whole, at a provider that is a thread of this bench.
 
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ukai_tests::home::Home;
 use ukai_tests::raw::Raw;
@@ -17,6 +17,7 @@ use crate::stats::Sample;
 use crate::table::{Aim, Line};
 
 const AIM: Aim = Aim::AtMost(5.0);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 const REPLY: &str = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"Done."},"finish_reason":"stop"}],"usage":{"prompt_tokens":100,"completion_tokens":10}}"#;
 
 pub fn measure(bench: &Bench) -> Vec<Line> {
@@ -31,14 +32,13 @@ pub fn measure(bench: &Bench) -> Vec<Line> {
     let fleet = Fleet::in_home(home, None, &provider.url, 4);
     let (mut from_id, mut from_request) = (Sample::default(), Sample::default());
     for repeat in 0..bench.options.repeats(60, 15) {
-        patience::go_on();
         fleet.until_reaped();
         let spec = lab::spec(&fleet.home.work(), Job::Read);
         let mut door = fleet.door();
         let asked = Instant::now();
         fleet.submit_by(&mut door, vec![spec]);
         let answered = Instant::now();
-        let arrived = arrivals.recv_timeout(PATIENCE).expect("a request at the provider");
+        let arrived = patience::until("a request at the provider", PATIENCE, LOOK_EVERY, || arrivals.try_recv().ok());
         // The first finds nothing in memory.
         if repeat > 0 {
             from_id.add_time(arrived.saturating_duration_since(answered));
