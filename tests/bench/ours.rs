@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use ukai_protocol::connection::{self, Reader, Writer};
-use ukai_protocol::control::{Request, Response, Selection};
+use ukai_protocol::control::{NewJob, Request, Response, SUBMIT_JOBS_MAX, Selection};
 use ukai_protocol::frame::Role;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::JobSpec;
@@ -117,10 +117,17 @@ impl Fleet {
         Door { reader, writer }
     }
 
-    pub fn submit_by(&self, door: &mut Door, jobs: Vec<JobSpec>) -> Vec<JobId> {
-        match self.ask(door, &Request::Submit { jobs }) {
-            Response::Submitted { ids } => ids,
-            other => panic!("the server answered a submission with {other:?}"),
+    /// In parts, as a long list is sent.
+    pub fn submit_by(&self, door: &mut Door, specs: Vec<JobSpec>) -> Vec<JobId> {
+        let mut left = specs.into_iter().map(|spec| NewJob { spec, line: None }).peekable();
+        loop {
+            let jobs = left.by_ref().take(SUBMIT_JOBS_MAX).collect();
+            let more = left.peek().is_some();
+            match self.ask(door, &Request::Submit { jobs, batch: None, more }) {
+                Response::Taken if more => {}
+                Response::Submitted { ids, .. } => return ids,
+                other => panic!("the server answered a submission with {other:?}"),
+            }
         }
     }
 
