@@ -40,6 +40,18 @@ impl Script {
         Script { child, url, arrivals }
     }
 
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How many requests there were so far.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        let record = std::fs::read(&self.arrivals).unwrap_or_default();
+        record.iter().filter(|byte| **byte == b'\n').count()
+    }
+
     /// All requests so far, in order.
     #[must_use]
     pub fn arrivals(&self) -> Vec<Value> {
