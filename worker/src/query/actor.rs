@@ -201,7 +201,7 @@ impl State {
             on_progress: Box::new(move |progress| {
                 outbox.progressed();
                 if let Progress::Text(text) = progress {
-                    outbox.delta(step, text.to_owned());
+                    outbox.delta(step, text);
                 }
             }),
         };
