@@ -10,6 +10,7 @@ pub mod permission;
 pub mod provider;
 pub mod query;
 pub mod session;
+pub mod threads;
 pub mod tool;
 
 mod job;
