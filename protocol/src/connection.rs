@@ -127,8 +127,19 @@ impl Reader {
 
 impl Writer {
     pub async fn send<T: Serialize>(&mut self, message: &T) -> Result<(), LinkError> {
+        self.feed(message).await?;
+        self.flush().await
+    }
+
+    /// As [`Writer::send`], but it may wait here for more to come: what is fed together travels in one write, and
+    /// wakes the other end once. [`Writer::flush`] sends it.
+    pub async fn feed<T: Serialize>(&mut self, message: &T) -> Result<(), LinkError> {
         let bytes = codec::encode(message)?;
-        Ok(self.frames.send(Bytes::from(bytes)).await?)
+        Ok(self.frames.feed(Bytes::from(bytes)).await?)
+    }
+
+    pub async fn flush(&mut self) -> Result<(), LinkError> {
+        Ok(SinkExt::<Bytes>::flush(&mut self.frames).await?)
     }
 
     /// Ends the sending direction; the peer reads to the end and sees it.

@@ -2,7 +2,10 @@
 
 #![deny(clippy::disallowed_methods)]
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::json::Json;
 
@@ -50,10 +53,10 @@ pub enum Args {
 impl Args {
     /// What a wire may send back: the object, or an empty one where the original was no JSON object.
     #[must_use]
-    pub fn object(&self) -> Json {
+    pub fn object(&self) -> Cow<'_, Map<String, Value>> {
         match self {
-            Args::Whole(json) => json.clone(),
-            Args::Broken { .. } => Json::default(),
+            Args::Whole(json) => Cow::Borrowed(&json.0),
+            Args::Broken { .. } => Cow::Owned(Map::new()),
         }
     }
 }

@@ -34,10 +34,14 @@ fn messages_arrive_in_order_and_the_end_is_seen() {
         let ((_, mut to_server), (role, mut from_client, _)) = (client.expect("in"), server.expect("let in"));
         assert_eq!(role, Role::Client);
         to_server.send(&Request::Status).await.expect("sent");
-        to_server.send(&Request::Status).await.expect("sent");
+        to_server.feed(&Request::Status).await.expect("fed");
+        to_server.feed(&Request::Status).await.expect("fed");
+        to_server.flush().await.expect("flushed");
+        to_server.feed(&Request::Status).await.expect("fed, and sent by the end");
         to_server.close().await.expect("closed");
-        assert_eq!(from_client.next().await.expect("whole"), Some(Request::Status));
-        assert_eq!(from_client.next().await.expect("whole"), Some(Request::Status));
+        for _ in 0..4 {
+            assert_eq!(from_client.next().await.expect("whole"), Some(Request::Status));
+        }
         assert_eq!(from_client.next::<Request>().await.expect("the end"), None);
     });
 }

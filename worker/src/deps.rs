@@ -87,10 +87,10 @@ fn over_http(http: Http, tools: Vec<Definition>) -> CallModel {
 }
 
 /// A provider may re-use ids between turns; in the conversation each stands once.
-fn used_ids(messages: &[Message]) -> HashSet<String> {
+fn used_ids(messages: &[Message]) -> HashSet<&str> {
     let calls = messages.iter().flat_map(|message| match message {
         Message::Assistant { calls, .. } => calls.as_slice(),
         Message::User { .. } | Message::Result { .. } => &[],
     });
-    calls.map(|call| call.id.clone()).collect()
+    calls.map(|call| call.id.as_str()).collect()
 }

@@ -18,6 +18,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use reqwest::{Client, Request, Response, redirect, retry};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Next};
+use rustls::client::Resumption;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
@@ -29,6 +30,9 @@ const CLIENTS_MAX: usize = 8;
 const POOL_IDLE: Duration = Duration::from_secs(4);
 /// A job has one request in flight.
 const POOL_IDLE_PER_HOST_MAX: usize = 1;
+/// TLS sessions to go on with: eight for each server, as rustls counts them. Its default is 256, and it makes room for
+/// all of them at once.
+const SESSIONS_KEPT_MAX: usize = 8 * CLIENTS_MAX;
 /// A bundle of all public CAs is 250 kB.
 const CERT_FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 const CERT_FILE_VARIABLE: &str = "SSL_CERT_FILE";
@@ -124,10 +128,11 @@ impl Http {
             add_roots(&mut roots, path).map_err(|why| SetupError::Roots { path: path.to_owned(), why })?;
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = ClientConfig::builder_with_provider(provider)
+        let mut tls = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
+        tls.resumption = Resumption::in_memory_sessions(SESSIONS_KEPT_MAX);
         Ok(Http { tls, clients: Mutex::new(Vec::new()), kept: Kept::default() })
     }
 

@@ -1,7 +1,8 @@
 //! `ukai-worker job`: carries one job from where its log ends to its end.
 
 use std::ffi::OsString;
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -103,13 +104,19 @@ fn identity(args: Vec<OsString>) -> Result<Identity, String> {
             other => return Err(other.unexpected().to_string()),
         }
     }
-    let mut token = String::new();
-    let read = std::io::stdin().take(TOKEN_BYTES_MAX).read_to_string(&mut token);
-    read.map_err(|error| format!("the token could not be read from stdin: {error}"))?;
+    let token = token().map_err(|error| format!("the token could not be read from stdin: {error}"))?;
     Ok(Identity {
         socket: socket.ok_or("--socket is missing")?,
         job: id.ok_or("--id is missing")?,
         attempt: attempt.ok_or("--attempt is missing")?,
         token: Secret::new(token.trim().to_owned()),
     })
+}
+
+/// Past `std::io::stdin`, which would keep a buffer of 8 kB for this one line.
+fn token() -> io::Result<String> {
+    let stdin = File::from(rustix::io::dup(rustix::stdio::stdin())?);
+    let mut token = String::new();
+    stdin.take(TOKEN_BYTES_MAX).read_to_string(&mut token)?;
+    Ok(token)
 }

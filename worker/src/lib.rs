@@ -10,9 +10,11 @@ pub mod permission;
 pub mod provider;
 pub mod query;
 pub mod session;
+pub mod threads;
 pub mod tool;
 
 mod job;
+mod log;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -29,7 +31,7 @@ pub fn main() -> ExitCode {
     if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
         return fail(EX_USAGE, &format!("this process cannot be made undumpable, and it will hold a key: {error}"));
     }
-    log_to_stderr();
+    log::to_stderr();
     let mut args = std::env::args_os().skip(1);
     match args.next().as_deref().and_then(std::ffi::OsStr::to_str) {
         Some("job") => job::main(args.collect()),
@@ -40,14 +42,6 @@ pub fn main() -> ExitCode {
         }
         _ => fail(EX_USAGE, USAGE),
     }
-}
-
-fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("UKAI_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    // Its stderr is a pipe to the supervisor and breaks with it, which must not be the worker's end too.
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
-    log.log_internal_errors(false).init();
 }
 
 #[allow(clippy::print_stdout, reason = "the one line that was asked for")]

@@ -3,13 +3,12 @@
 //! When the connection breaks, the supervisor may only be restarting: what was not acknowledged is kept, and sent again
 //! to whoever answers on the same socket within the grace. The store drops what it has already, so nothing is repeated.
 
+mod outbox;
+
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 use ukai_protocol::codec;
 use ukai_protocol::connection::{self, LinkError, Reader, Writer};
@@ -21,10 +20,11 @@ use ukai_protocol::run_state::RunState;
 use ukai_protocol::secret::Secret;
 use ukai_protocol::session::{Hello, ToSupervisor, ToWorker, Welcome};
 
-/// Messages waiting to be sent. The loop has a handful of records under way; the rest is provisional text.
-const OUTBOX_MESSAGES_MAX: usize = 1024;
-/// Provisional text leaves this much of the outbox to what must not be dropped.
-const OUTBOX_RESERVED: usize = 256;
+pub use outbox::{Outbox, OutboxFull};
+use outbox::{Outgoing, Waiting};
+
+/// Messages that are written together at most: a heartbeat and what the supervisor says are looked at in between.
+const SAID_TOGETHER_MAX: usize = 64;
 /// Between two attempts to find a supervisor again.
 const RECONNECT_EVERY: Duration = Duration::from_millis(50);
 /// Room for a state of this size: 25 steps of the largest results are a few MB.
@@ -50,53 +50,12 @@ pub enum SessionError {
     Orphaned(Duration),
 }
 
-/// What the loop sends through.
-#[derive(Clone)]
-pub struct Outbox {
-    sender: mpsc::Sender<Outgoing>,
-    progress: Arc<AtomicU64>,
-}
-
-enum Outgoing {
-    Message(ToSupervisor),
-    Close,
-}
-
-/// The outbox is full of what must not be dropped: the supervisor has not read for very long.
-#[derive(Debug, thiserror::Error)]
-#[error("{OUTBOX_MESSAGES_MAX} messages to the supervisor are waiting")]
-pub struct OutboxFull;
-
-impl Outbox {
-    pub fn send(&self, message: ToSupervisor) -> Result<(), OutboxFull> {
-        self.sender.try_send(Outgoing::Message(message)).map_err(|_| OutboxFull)
-    }
-
-    /// Provisional text: dropped when the way is crowded.
-    pub fn delta(&self, step: u64, text: String) {
-        if self.sender.capacity() > OUTBOX_RESERVED {
-            let _ = self.sender.try_send(Outgoing::Message(ToSupervisor::Delta { step, text }));
-        }
-    }
-
-    /// Something moved; the next heartbeat says so.
-    pub fn progressed(&self) {
-        self.progress.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Everything is said. The session ends when it has been sent.
-    pub fn close(&self) -> Result<(), OutboxFull> {
-        self.sender.try_send(Outgoing::Close).map_err(|_| OutboxFull)
-    }
-}
-
 /// A session that has been welcomed.
 pub struct Session {
     identity: Identity,
     reader: Reader,
     writer: Writer,
-    outbox: mpsc::Receiver<Outgoing>,
-    progress: Arc<AtomicU64>,
+    waiting: Waiting,
     heartbeat: Duration,
     orphan_grace: Duration,
     /// Records sent and not acknowledged, in order.
@@ -111,20 +70,18 @@ pub async fn begin(identity: Identity) -> Result<(Session, Outbox, Welcome, RunS
     writer.send(&hello(&identity, false)).await?;
     let welcome = welcomed(&mut reader).await?;
     let state = receive_state(&mut reader, welcome.state_bytes).await?;
-    let (sender, outbox) = mpsc::channel(OUTBOX_MESSAGES_MAX);
-    let progress = Arc::new(AtomicU64::new(0));
+    let (outbox, waiting) = outbox::outbox();
     let session = Session {
         identity,
         reader,
         writer,
-        outbox,
-        progress: progress.clone(),
+        waiting,
         heartbeat: Duration::from_millis(welcome.heartbeat_ms.max(1)),
         orphan_grace: Duration::from_millis(welcome.orphan_grace_ms),
         unacked: VecDeque::new(),
         open_ask: None,
     };
-    Ok((session, Outbox { sender, progress }, welcome, state))
+    Ok((session, outbox, welcome, state))
 }
 
 fn hello(identity: &Identity, reconnect: bool) -> Hello {
@@ -168,6 +125,12 @@ enum Ended {
     Lost(LinkError),
 }
 
+enum Said {
+    /// There will be more.
+    More,
+    All,
+}
+
 impl Session {
     /// Carries messages until the outbox is closed and sent; `deliver` takes what the supervisor says.
     pub async fn run(mut self, mut deliver: impl FnMut(ToWorker)) -> Result<(), SessionError> {
@@ -193,29 +156,45 @@ impl Session {
                     Ok(None) => return Ended::Lost(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
                     Err(error) => return Ended::Lost(error),
                 },
-                outgoing = self.outbox.recv() => match outgoing {
-                    Some(Outgoing::Message(message)) => {
-                        self.remember(&message);
-                        if let Err(error) = self.writer.send(&message).await {
-                            return Ended::Lost(error);
-                        }
-                    }
-                    // What is said is said; whether the other end still hears it is for it to judge.
-                    Some(Outgoing::Close) | None => {
-                        if let Err(error) = self.writer.close().await {
-                            tracing::debug!(%error, "the supervisor left first");
-                        }
-                        return Ended::Done;
-                    }
+                outgoing = self.waiting.next() => match self.say(outgoing).await {
+                    Ok(Said::More) => {}
+                    Ok(Said::All) => return Ended::Done,
+                    Err(error) => return Ended::Lost(error),
                 },
                 _ = heartbeat.tick() => {
-                    let progress = self.progress.load(Ordering::Relaxed);
+                    let progress = self.waiting.progress();
                     if let Err(error) = self.writer.send(&ToSupervisor::Heartbeat { progress }).await {
                         return Ended::Lost(error);
                     }
                 }
             }
         }
+    }
+
+    /// Writes this and what else waits: each write is a wake of the supervisor.
+    async fn say(&mut self, first: Outgoing) -> Result<Said, LinkError> {
+        let mut next = Some(first);
+        let mut room = SAID_TOGETHER_MAX;
+        while let Some(outgoing) = next {
+            match outgoing {
+                Outgoing::Message(message) => {
+                    self.remember(&message);
+                    self.writer.feed(&message).await?;
+                }
+                Outgoing::Close => {
+                    self.writer.flush().await?;
+                    // What is said is said; whether the other end still hears it is for it to judge.
+                    if let Err(error) = self.writer.close().await {
+                        tracing::debug!(%error, "the supervisor left first");
+                    }
+                    return Ok(Said::All);
+                }
+            }
+            room -= 1;
+            next = if room > 0 { self.waiting.next_now(Instant::now()) } else { None };
+        }
+        self.writer.flush().await?;
+        Ok(Said::More)
     }
 
     fn receive(&mut self, message: ToWorker, deliver: &mut impl FnMut(ToWorker)) {

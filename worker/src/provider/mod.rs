@@ -51,7 +51,7 @@ pub async fn attempt<F>(
     http: &Http,
     grant: &Grant,
     request: Request<'_>,
-    used: &HashSet<String>,
+    used: &HashSet<&str>,
     on_progress: F,
     cancel: CancellationToken,
 ) -> Result<Answered, Failure>
@@ -70,7 +70,7 @@ async fn ask<F>(
     http: &Http,
     grant: &Grant,
     request: &Request<'_>,
-    used: &HashSet<String>,
+    used: &HashSet<&str>,
     mut on_progress: F,
 ) -> Result<Answered, Failure>
 where

@@ -475,7 +475,7 @@ async fn a_kept_connection_that_was_closed_is_no_failure_of_the_provider() {
 
 /// Compiles only while the future can move between threads, as actors ask of it.
 #[allow(dead_code)]
-fn is_send<'a>(http: &'a Http, grant: &'a Grant, used: &'a HashSet<String>) -> impl Future + Send + use<'a> {
+fn is_send<'a>(http: &'a Http, grant: &'a Grant, used: &'a HashSet<&'a str>) -> impl Future + Send + use<'a> {
     let request = Request { model: "m", system: None, messages: &[], tools: &[], max_output: 0 };
     attempt(http, grant, request, used, |_| {}, CancellationToken::new())
 }

@@ -3,9 +3,11 @@
 //! No handler waits: a model call, a verdict, a tool are tasks whose result comes back as a message. Cancellation is a
 //! tree of tokens, job → turn → batch → tool: cancelling one cancels all below it, nothing above or beside it.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures_util::FutureExt as _;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio_util::sync::CancellationToken;
 use ukai_protocol::event::{Event, ToolStatus};
@@ -19,6 +21,7 @@ use crate::deps::{Attempt, Deps};
 use crate::provider::classify::Failure;
 use crate::provider::{Answered, Progress};
 use crate::session::Outbox;
+use crate::threads::{Panicked, THREADS};
 use crate::tool::actor::{Job, ToolActor};
 use crate::tool::{self, registry};
 
@@ -180,10 +183,10 @@ impl State {
         self.cancel.next_batch();
         let (deps, myself) = (self.deps.clone(), myself.clone());
         let Args::Whole(input) = call.args else { return };
-        tokio::spawn(async move {
-            let judged = tokio::task::spawn_blocking(move || rule(&deps, &call.tool, input)).await;
-            let ruling = judged.unwrap_or_else(|panic| Ruling::Invalid {
-                why: format!("not run: the call could not be judged ({panic}); ask for it in another way"),
+        let judge = move || rule(&deps, &call.tool, input);
+        THREADS.run(judge, move |judged| {
+            let ruling = judged.unwrap_or_else(|broke| Ruling::Invalid {
+                why: format!("not run: the call could not be judged ({broke}); ask for it in another way"),
             });
             // The only failure is that the loop is gone.
             let _ = myself.cast(Message::Ruled { call: call.id, ruling });
@@ -202,17 +205,17 @@ impl State {
             on_progress: Box::new(move |progress| {
                 outbox.progressed();
                 if let Progress::Text(text) = progress {
-                    outbox.delta(step, text.to_owned());
+                    outbox.delta(step, text);
                 }
             }),
         };
         let answer = (self.deps.call_model)(attempt);
         let myself = myself.clone();
         tokio::spawn(async move {
-            // A task of its own: an attempt that breaks down is a failed one, and the loop hears of it.
-            let result = match tokio::spawn(answer).await {
+            // An attempt that breaks down is a failed one, and the loop hears of it.
+            let result = match AssertUnwindSafe(answer).catch_unwind().await {
                 Ok(result) => result,
-                Err(panic) => Err(Failure::internal(&format!("the attempt broke down: {panic}"))),
+                Err(panic) => Err(Failure::internal(&format!("the attempt broke down: {}", Panicked::from(panic)))),
             };
             // The only failure is that the loop is gone.
             let _ = myself.cast(Message::Attempted { lease, result: Box::new(result) });

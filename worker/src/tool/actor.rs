@@ -10,6 +10,7 @@ use ukai_protocol::json::Json;
 
 use super::{Context, ToolOutput};
 use crate::query::actor::Message;
+use crate::threads::{Broke, THREADS};
 
 pub struct ToolActor;
 
@@ -40,15 +41,20 @@ impl Actor for ToolActor {
 
     async fn pre_start(&self, myself: ActorRef<Done>, job: Job) -> Result<State, ActorProcessingErr> {
         let Job { call, tool, input, context, cancel, asker } = job;
-        tokio::spawn(async move {
-            let work = tokio::task::spawn_blocking(move || super::run(&tool, &input, &context));
-            let output = work.await.unwrap_or_else(|panic| ToolOutput {
-                status: ToolStatus::Failed,
-                output: format!("the tool broke down ({panic}); its work may be half done"),
-            });
-            // The only failure is that the actor is gone, and with it the wish to know.
-            let _ = myself.cast(Done(output));
-        });
+        THREADS.run(
+            move || super::run(&tool, &input, &context),
+            move |done| {
+                let failed = |output| ToolOutput { status: ToolStatus::Failed, output };
+                let output = done.unwrap_or_else(|broke| match broke {
+                    Broke::Panicked(_) => failed(format!("the tool broke down ({broke}); its work may be half done")),
+                    Broke::Crowded | Broke::NoThread(_) => {
+                        failed(format!("the tool was not run ({broke}); call it again"))
+                    }
+                });
+                // The only failure is that the actor is gone, and with it the wish to know.
+                let _ = myself.cast(Done(output));
+            },
+        );
         Ok(State { call, asker, _cancel: cancel.drop_guard() })
     }
 

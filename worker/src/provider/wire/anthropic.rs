@@ -73,7 +73,7 @@ enum Block<'a> {
     ToolUse {
         id: &'a str,
         name: Cow<'a, str>,
-        input: Map<String, Value>,
+        input: Cow<'a, Map<String, Value>>,
     },
     ToolResult {
         tool_use_id: &'a str,
@@ -149,7 +149,7 @@ fn blocks<'a>(message: &'a Message, provider: &str) -> Vec<Block<'a>> {
             let calls = calls.iter().map(|call| Block::ToolUse {
                 id: &call.id,
                 name: clean::name(&call.tool),
-                input: clean::object(call.args.object().0),
+                input: clean::object(call.args.object()),
             });
             kept.chain(text(said)).chain(calls).collect()
         }

@@ -33,7 +33,23 @@ pub fn text(text: &str) -> Cow<'_, str> {
 
 /// The object without NUL, in keys too.
 #[must_use]
-pub fn object(map: Map<String, Value>) -> Map<String, Value> {
+pub fn object(map: Cow<'_, Map<String, Value>>) -> Cow<'_, Map<String, Value>> {
+    if is_clean(&map) { map } else { Cow::Owned(mended(map.into_owned())) }
+}
+
+fn is_clean(map: &Map<String, Value>) -> bool {
+    fn is_clean_value(value: &Value) -> bool {
+        match value {
+            Value::String(text) => !text.contains('\0'),
+            Value::Array(items) => items.iter().all(is_clean_value),
+            Value::Object(map) => is_clean(map),
+            Value::Null | Value::Bool(_) | Value::Number(_) => true,
+        }
+    }
+    map.iter().all(|(key, value)| !key.contains('\0') && is_clean_value(value))
+}
+
+fn mended(map: Map<String, Value>) -> Map<String, Value> {
     map.into_iter().map(|(key, value)| (text(&key).into_owned(), self::value(value))).collect()
 }
 
@@ -41,7 +57,7 @@ fn value(value: Value) -> Value {
     match value {
         Value::String(string) if string.contains('\0') => Value::String(string.replace('\0', REPLACEMENT)),
         Value::Array(items) => Value::Array(items.into_iter().map(self::value).collect()),
-        Value::Object(map) => Value::Object(object(map)),
+        Value::Object(map) => Value::Object(mended(map)),
         other => other,
     }
 }
@@ -191,9 +207,15 @@ mod tests {
 
     #[test]
     fn nul_leaves_text_keys_and_values() {
-        let Value::Object(map) = serde_json::json!({"a\0": ["b\0", {"c": "\0"}], "d": 1}) else { panic!("an object") };
-        let cleaned = Value::Object(object(map)).to_string();
-        assert!(!cleaned.contains("u0000"), "{cleaned}");
+        for (object, expected) in [
+            (serde_json::json!({"a\0": ["b\0", {"c": "\0"}], "d": 1}), r#"{"a~":["b~",{"c":"~"}],"d":1}"#),
+            (serde_json::json!({"a": [{"b\0": null}]}), r#"{"a":[{"b~":null}]}"#),
+            (serde_json::json!({"a": ["b", {"c": ""}], "d": 1}), r#"{"a":["b",{"c":""}],"d":1}"#),
+        ] {
+            let Value::Object(map) = object else { panic!("an object") };
+            let cleaned = Value::Object(super::object(Cow::Borrowed(&map)).into_owned()).to_string();
+            assert_eq!(cleaned, expected.replace('~', REPLACEMENT));
+        }
         assert_eq!(text("a\0b"), "a\u{FFFD}b");
     }
 }

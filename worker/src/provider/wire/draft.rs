@@ -5,6 +5,8 @@
 
 #![deny(clippy::disallowed_methods)]
 
+use std::borrow::Cow;
+
 use ukai_protocol::json::Json;
 use ukai_protocol::message::{Args, Call, Opaque, Stop, Usage};
 
@@ -214,7 +216,7 @@ fn arguments(tool: &str, text: String, closed: bool, cut: bool) -> Result<Args, 
         });
     }
     Ok(match clean::parse(&text) {
-        Ok(Value::Object(map)) => Args::Whole(Json(clean::object(map))),
+        Ok(Value::Object(map)) => Args::Whole(Json(clean::object(Cow::Owned(map)).into_owned())),
         Ok(_) => broken(text, "its arguments are no JSON object".to_owned()),
         Err(error) => broken(text, format!("its arguments are no JSON: {error}")),
     })

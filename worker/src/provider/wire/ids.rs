@@ -15,14 +15,14 @@ const DIGEST_CHARS: usize = 16;
 
 /// Hands out ids that are unique in the conversation.
 pub struct Ids<'a> {
-    used: &'a HashSet<String>,
+    used: &'a HashSet<&'a str>,
     given: HashSet<String>,
     fresh: &'a mut dyn FnMut() -> String,
 }
 
 impl<'a> Ids<'a> {
     /// `used`: every id in the conversation. `fresh`: a new one (a UUID v4), where the provider sent none.
-    pub fn new(used: &'a HashSet<String>, fresh: &'a mut dyn FnMut() -> String) -> Self {
+    pub fn new(used: &'a HashSet<&'a str>, fresh: &'a mut dyn FnMut() -> String) -> Self {
         Ids { used, given: HashSet::new(), fresh }
     }
 
@@ -34,7 +34,7 @@ impl<'a> Ids<'a> {
         };
         let mut id = base.clone();
         let mut n = 2_u64;
-        while self.used.contains(&id) || self.given.contains(&id) {
+        while self.used.contains(id.as_str()) || self.given.contains(&id) {
             let suffix = format!("-{n}");
             let kept = base.len().min(ID_CHARS_MAX - suffix.len());
             id = format!("{}{suffix}", &base[..kept]);
@@ -102,7 +102,7 @@ mod tests {
             ("too long and taken", &[&cut], &[Some(&long)], &[&suffixed]),
         ];
         for (quirk, used, raw, expected) in cases {
-            let used: HashSet<String> = used.iter().map(|id| (*id).to_owned()).collect();
+            let used: HashSet<&str> = used.iter().copied().collect();
             let mut n = 0;
             let mut fresh = || {
                 n += 1;

@@ -154,7 +154,7 @@ fn entry<'a>(message: &'a Message, provider: &str) -> serde_json::Result<Option<
 }
 
 fn asked<'a>(call: &'a Call, extra_content: Option<&'a Value>) -> serde_json::Result<Asked<'a>> {
-    let arguments = serde_json::to_string(&clean::object(call.args.object().0))?;
+    let arguments = serde_json::to_string(&*clean::object(call.args.object()))?;
     let function = AskedFunction { name: clean::name(&call.tool), arguments };
     Ok(Asked { id: ids::shortened(&call.id, ID_CHARS_MAX), r#type: "function", function, extra_content })
 }

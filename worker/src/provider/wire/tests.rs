@@ -33,7 +33,7 @@ fn whole(wire: Wire, body: &Value) -> Result<Reply, Trouble> {
 }
 
 fn finish(assembler: Assembler, used: &[&str]) -> Result<Reply, Trouble> {
-    let used: HashSet<String> = used.iter().map(|id| (*id).to_owned()).collect();
+    let used: HashSet<&str> = used.iter().copied().collect();
     let mut n = 0;
     let mut fresh = || {
         n += 1;
