@@ -29,6 +29,10 @@ use super::writer::{Append, Clock};
 const WRITERS_MAX: usize = 64;
 /// Threads that read at once, so that a crowd of listeners leaves the disk to the writers.
 const READERS_MAX: usize = 4;
+/// Those of this process. Each store has only so many under way; in a process that hosts several, they share.
+static THREADS: Threads = Threads::new("store", WRITERS_MAX + READERS_MAX, STORES_MAX * (WRITERS_MAX + READERS_MAX));
+/// In one process; tests start some dozens.
+const STORES_MAX: usize = 1_000;
 /// Reads that wait: every worker's start and every listener's next piece, many times over.
 const READS_PENDING_MAX: usize = 4_096;
 
@@ -70,7 +74,6 @@ impl Actor for StoreActor {
             writing: 0,
             reads: VecDeque::new(),
             reading: 0,
-            threads: Threads::new("store", WRITERS_MAX + READERS_MAX),
             closing: Closing::Open,
         })
     }
@@ -110,7 +113,6 @@ struct Store {
     writing: usize,
     reads: VecDeque<(Read, u64)>,
     reading: usize,
-    threads: Threads,
     closing: Closing,
 }
 
@@ -266,25 +268,31 @@ impl Store {
         {
             let Some(lane) = self.lanes.get_mut(&job) else { continue };
             let work = lane.take_work(&job, &self.state, self.clock);
-            let mut answer = Answer::to(&self.myself, StoreMessage::Written(LaneReport::failed(job.clone())));
+            let myself = self.myself.clone();
             self.writing += 1;
-            self.threads.run(move || {
-                let done = work.run();
-                answer.becomes(StoreMessage::Written(LaneReport { job, done: Ok(done) }));
-            });
+            THREADS.run(
+                move || work.run(),
+                move |done| {
+                    let done = done.map_err(|broke| format!("its thread: {broke}"));
+                    send(&myself, StoreMessage::Written(LaneReport { job, done }));
+                },
+            );
         }
         while self.reading < READERS_MAX
             && let Some((read, until)) = self.reads.pop_front()
         {
             let snapshot = matches!(read.what, What::Snapshot).then(|| read.job.clone());
-            let answer = Answer::to(&self.myself, StoreMessage::Read(ReadReport { snapshot }));
-            let state = self.state.clone();
+            let (myself, state) = (self.myself.clone(), self.state.clone());
             self.reading += 1;
-            self.threads.run(move || {
-                // Told when it is done, and when it could not be.
-                let _answer = answer;
-                read.run(&state, until);
-            });
+            THREADS.run(
+                move || read.run(&state, until),
+                move |read| {
+                    if let Err(broke) = read {
+                        tracing::error!("reading a log: its thread: {broke}");
+                    }
+                    send(&myself, StoreMessage::Read(ReadReport { snapshot }));
+                },
+            );
         }
     }
 
@@ -319,30 +327,10 @@ impl Store {
     }
 }
 
-/// The word of a thread to the store. It is sent when this goes: also by a panic, and undone.
-struct Answer {
-    store: ActorRef<StoreMessage>,
-    message: Option<StoreMessage>,
-}
-
-impl Answer {
-    fn to(store: &ActorRef<StoreMessage>, unless_done: StoreMessage) -> Self {
-        Answer { store: store.clone(), message: Some(unless_done) }
-    }
-
-    fn becomes(&mut self, message: StoreMessage) {
-        self.message = Some(message);
-    }
-}
-
-impl Drop for Answer {
-    fn drop(&mut self) {
-        // The actor has ended when this fails; its callers have been answered by then.
-        if let Some(message) = self.message.take()
-            && self.store.cast(message).is_err()
-        {
-            tracing::debug!("the store ended while a thread was at work");
-        }
+/// The actor has ended when this fails; its callers have been answered by then.
+fn send(myself: &ActorRef<StoreMessage>, message: StoreMessage) {
+    if myself.cast(message).is_err() {
+        tracing::debug!("the store ended while a thread was at work");
     }
 }
 

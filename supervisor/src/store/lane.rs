@@ -81,13 +81,6 @@ pub struct LaneReport {
     pub(super) done: Result<Done, String>,
 }
 
-impl LaneReport {
-    #[must_use]
-    pub(super) fn failed(job: JobId) -> Self {
-        LaneReport { job, done: Err("its thread panicked, or none could be started".to_owned()) }
-    }
-}
-
 pub(super) struct Done {
     pub writer: Result<Box<Writer>, StoreError>,
     pub answers: Vec<Answer>,

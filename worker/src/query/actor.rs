@@ -15,13 +15,14 @@ use ukai_protocol::json::Json;
 use ukai_protocol::lease::Grant;
 use ukai_protocol::message::{Args, Call};
 use ukai_protocol::session::{ToSupervisor, ToWorker};
+use ukai_protocol::threads::Panicked;
 
 use super::machine::{Effect, Machine, Ruling};
 use crate::deps::{Attempt, Deps};
 use crate::provider::classify::Failure;
 use crate::provider::{Answered, Progress};
 use crate::session::Outbox;
-use crate::threads::{Panicked, THREADS};
+use crate::threads::THREADS;
 use crate::tool::actor::{Job, ToolActor};
 use crate::tool::{self, registry};
 

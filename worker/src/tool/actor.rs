@@ -7,10 +7,11 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use ukai_protocol::event::ToolStatus;
 use ukai_protocol::json::Json;
+use ukai_protocol::threads::Broke;
 
 use super::{Context, ToolOutput};
 use crate::query::actor::Message;
-use crate::threads::{Broke, THREADS};
+use crate::threads::THREADS;
 
 pub struct ToolActor;
 
@@ -47,7 +48,7 @@ impl Actor for ToolActor {
                 let failed = |output| ToolOutput { status: ToolStatus::Failed, output };
                 let output = done.unwrap_or_else(|broke| match broke {
                     Broke::Panicked(_) => failed(format!("the tool broke down ({broke}); its work may be half done")),
-                    Broke::Crowded | Broke::NoThread(_) => {
+                    Broke::Crowded { .. } | Broke::NoThread(_) => {
                         failed(format!("the tool was not run ({broke}); call it again"))
                     }
                 });
