@@ -170,10 +170,16 @@ pub fn weigh(repeats: usize) -> Work {
     // The cost is a line with a small constant: three looks at it find the point.
     for _ in 0..3 {
         let (grep, _) = tools(files, repeats);
-        files = ((files as f64 * shell.median() / grep.median()) as usize).clamp(4, TREE_FILES_MAX);
+        files = ((files as f64 * undisturbed(&shell) / undisturbed(&grep)) as usize).clamp(4, TREE_FILES_MAX);
     }
     let (grep, read) = tools(files, repeats);
     Work { files, shell, grep, read }
+}
+
+/// What it costs when nothing comes between. By medians, a noisy minute at the beginning would choose a larger tree, and
+/// more tool work brings every ratio of the run nearer to 1.
+fn undisturbed(sample: &Sample) -> f64 {
+    sample.quantile(0.05)
 }
 
 fn tools(files: usize, repeats: usize) -> (Sample, Sample) {

@@ -17,7 +17,8 @@ const RATE_AIM: Aim = Aim::AtLeast(0.65);
 const CPU_AIM: Aim = Aim::AtMost(1.5);
 
 pub fn measure(bench: &Bench) -> Vec<Line> {
-    let fleet = Fleet::new(JOBS, bench.work().files);
+    let files = bench.work().files;
+    let fleet = Fleet::new(JOBS, files);
     let floor = Floor::new(&fleet.home, fleet.url());
     let provider = fleet.script.as_ref().expect("a script").pid();
     let per_minute = |wall: std::time::Duration| JOBS as f64 * 60.0 / wall.as_secs_f64();
@@ -46,7 +47,7 @@ pub fn measure(bench: &Bench) -> Vec<Line> {
     }
     let ours = worker.mean() + server.mean();
     vec![
-        Line::new("jobs per minute, 32 at once, Grep")
+        Line::new(format!("jobs per minute, 32 at once, Grep over {files} files"))
             .ours(rate.median(), "")
             .floor(floor_rate.median(), "")
             .ratio(rate.median() / floor_rate.median(), Some(RATE_AIM))
