@@ -5,6 +5,8 @@
 
 #![deny(clippy::disallowed_methods)]
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::control::DeniedCall;
@@ -231,7 +233,8 @@ impl Progress {
 pub struct RunState {
     pub progress: Progress,
     pub system: Option<String>,
-    pub messages: Vec<Message>,
+    /// Shared, so that a model call takes the conversation along without a copy of its text.
+    pub messages: Vec<Arc<Message>>,
     /// The last reply, while any of its calls has no answer.
     pub turn: Option<Turn>,
     pub denials: Denials,
@@ -300,7 +303,7 @@ impl RunState {
         self.check(event)?;
         self.progress.apply(event)?;
         match event {
-            Event::Submitted { prompt, .. } => self.messages.push(Message::User { text: prompt.clone() }),
+            Event::Submitted { prompt, .. } => self.messages.push(Message::User { text: prompt.clone() }.into()),
             Event::Injected { why: Why::System, text } => self.system = Some(text.clone()),
             Event::LimitWarned { limit, .. } => self.warned.push(*limit),
             Event::Replied { text, calls, opaque, stop, .. } => self.replied(text, calls, opaque, *stop),
@@ -370,11 +373,11 @@ impl RunState {
                 self.empty_replies += 1;
             } else {
                 self.empty_replies = 0;
-                self.messages.push(Message::Assistant {
+                self.messages.push(Arc::new(Message::Assistant {
                     text: text.to_owned(),
                     calls: Vec::new(),
                     opaque: opaque.to_vec(),
-                });
+                }));
             }
             return;
         }
@@ -410,11 +413,11 @@ impl RunState {
             turn.calls.iter().all(|open| matches!(open.stage, Stage::Answered { status: ToolStatus::Denied, .. }));
         self.denials.replies_in_a_row = if all_denied { self.denials.replies_in_a_row + 1 } else { 0 };
         let calls = turn.calls.iter().map(|open| open.call.clone()).collect();
-        self.messages.push(Message::Assistant { text: turn.text, calls, opaque: turn.opaque });
+        self.messages.push(Message::Assistant { text: turn.text, calls, opaque: turn.opaque }.into());
         for open in turn.calls {
             let Stage::Answered { status, output } = open.stage else { continue };
             let (call, tool) = (open.call.id, open.call.tool);
-            self.messages.push(Message::Result { call, tool, ok: status == ToolStatus::Ok, text: output });
+            self.messages.push(Message::Result { call, tool, ok: status == ToolStatus::Ok, text: output }.into());
         }
     }
 

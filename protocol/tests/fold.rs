@@ -100,7 +100,7 @@ fn results_stand_in_the_order_of_their_calls_whatever_came_first() {
     assert!(fold(&events).turn.is_some());
     events.push(tool_finished("a"));
     let state = fold(&events);
-    let results = state.messages.iter().filter_map(|message| match message {
+    let results = state.messages.iter().filter_map(|message| match &**message {
         Message::Result { call, text, .. } => Some((call.as_str(), text.as_str())),
         _ => None,
     });
@@ -134,7 +134,7 @@ fn the_end_answers_open_calls_with_what_is_known() {
         ),
     ] {
         let state = fold(&[&turn[..], &[finished(kind)]].concat());
-        let told = state.messages.iter().filter_map(|message| match message {
+        let told = state.messages.iter().filter_map(|message| match &**message {
             Message::Result { text, .. } => Some(text.as_str()),
             _ => None,
         });

@@ -5,6 +5,7 @@
 //! arrived or not. A person pauses and thinks better of it at any moment, and lets go on whatever has stopped.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
@@ -61,8 +62,8 @@ pub struct Script(pub Vec<Vec<&'static str>>);
 const CUT: &str = "Cut";
 
 impl Script {
-    pub fn reply(&self, messages: &[Message]) -> Reply {
-        let turn = messages.iter().filter(|message| matches!(message, Message::Assistant { .. })).count();
+    pub fn reply(&self, messages: &[Arc<Message>]) -> Reply {
+        let turn = messages.iter().filter(|message| matches!(***message, Message::Assistant { .. })).count();
         let tools = self.0.get(turn).cloned().unwrap_or_default();
         let call = |(place, tool): (usize, &&str)| Call {
             id: format!("t{turn}c{place}"),
@@ -343,10 +344,10 @@ fn grant(step: u64) -> Grant {
 }
 
 /// In every wire a call has exactly one result, directly after it and in order.
-pub fn assert_valid(messages: &[Message]) {
+pub fn assert_valid(messages: &[Arc<Message>]) {
     let mut open: VecDeque<&str> = VecDeque::new();
     for message in messages {
-        match message {
+        match &**message {
             Message::Result { call, .. } => assert_eq!(open.pop_front(), Some(call.as_str())),
             Message::User { .. } => assert!(open.is_empty()),
             Message::Assistant { calls, .. } => {
@@ -381,10 +382,11 @@ fn check_moody(
         let acts = state
             .messages
             .iter()
-            .any(|message| matches!(message, Message::Result { call: id, tool, .. } if id == call && tool == "Act"));
+            .any(|message| matches!(&**message, Message::Result { call: id, tool, .. } if id == call && tool == "Act"));
         assert!(!acts || *times == 1, "{call} acted {times} times: {context}");
     }
-    let unknown = |message: &Message| matches!(message, Message::Result { text, .. } if text == "outcome unknown");
+    let unknown =
+        |message: &Arc<Message>| matches!(&**message, Message::Result { text, .. } if text == "outcome unknown");
     assert_eq!(state.progress.restarts(), world.kills, "{context}");
     if world.kills == 0 {
         assert!(!state.messages.iter().any(unknown) && world.ran.values().all(|times| *times == 1), "{context}");

@@ -24,7 +24,7 @@ use crate::tool::{self, registry};
 pub struct Attempt {
     pub grant: Grant,
     pub system: String,
-    pub messages: Vec<Message>,
+    pub messages: Vec<Arc<Message>>,
     pub cancel: CancellationToken,
     /// Called as the reply arrives.
     pub on_progress: Box<dyn FnMut(Progress<'_>) + Send>,
@@ -87,8 +87,8 @@ fn over_http(http: Http, tools: Vec<Definition>) -> CallModel {
 }
 
 /// A provider may re-use ids between turns; in the conversation each stands once.
-fn used_ids(messages: &[Message]) -> HashSet<&str> {
-    let calls = messages.iter().flat_map(|message| match message {
+fn used_ids(messages: &[Arc<Message>]) -> HashSet<&str> {
+    let calls = messages.iter().flat_map(|message| match &**message {
         Message::Assistant { calls, .. } => calls.as_slice(),
         Message::User { .. } | Message::Result { .. } => &[],
     });

@@ -1,6 +1,7 @@
 //! Everything stays. The strategy to compare the others with, and the right one for short jobs.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use ukai_protocol::message::Message;
 
@@ -14,9 +15,9 @@ pub(super) struct KeepAll {
 }
 
 impl Context for KeepAll {
-    fn window<'a>(&mut self, messages: &'a [Message]) -> Window<'a> {
+    fn window<'a>(&mut self, messages: &'a [Arc<Message>]) -> Window<'a> {
         let fresh = messages.get(self.counted..).unwrap_or_default();
-        self.tokens += fresh.iter().map(tokens::estimate_message).sum::<u64>();
+        self.tokens += fresh.iter().map(|message| tokens::estimate_message(message)).sum::<u64>();
         self.counted = self.counted.max(messages.len());
         Window { messages: Cow::Borrowed(messages), tokens: self.tokens }
     }
@@ -28,7 +29,7 @@ mod tests {
 
     #[test]
     fn the_whole_conversation_is_shown_and_counted_once() {
-        let message = |text: &str| Message::User { text: text.to_owned() };
+        let message = |text: &str| Arc::new(Message::User { text: text.to_owned() });
         let mut context = KeepAll::default();
         let mut messages = vec![message("first question")];
         let first = context.window(&messages).tokens;

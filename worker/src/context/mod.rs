@@ -5,13 +5,14 @@ pub mod project;
 pub mod tokens;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use ukai_protocol::job::ContextStrategy;
 use ukai_protocol::message::Message;
 
 /// The part of the conversation that goes into one model call.
 pub struct Window<'a> {
-    pub messages: Cow<'a, [Message]>,
+    pub messages: Cow<'a, [Arc<Message>]>,
     /// Estimated size, without system prompt and tool list.
     pub tokens: u64,
 }
@@ -19,7 +20,7 @@ pub struct Window<'a> {
 /// A context strategy. It is asked anew at every step and may remember what it has counted.
 pub trait Context: Send {
     /// The window onto `messages`, which only ever grow.
-    fn window<'a>(&mut self, messages: &'a [Message]) -> Window<'a>;
+    fn window<'a>(&mut self, messages: &'a [Arc<Message>]) -> Window<'a>;
 }
 
 #[must_use]

@@ -130,7 +130,7 @@ async fn ask_with(acts: Vec<Act>, timeouts: Timeouts, cancel: CancellationToken)
     let server = serve(acts).await;
     let http = Http::with_roots(None).expect("built");
     let grant = grant(server.url, timeouts);
-    let messages = [Message::User { text: "hello".into() }];
+    let messages = [Message::User { text: "hello".into() }.into()];
     let request = Request { model: "m", system: None, messages: &messages, tools: &[], max_output: 100 };
     let (mut text, mut bytes) = (String::new(), 0);
     let on_progress = |progress: Progress<'_>| match progress {

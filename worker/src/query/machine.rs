@@ -14,6 +14,7 @@
 #![deny(clippy::disallowed_methods)]
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ukai_protocol::event::{Event, ToolStatus, WaitingFor};
@@ -177,7 +178,7 @@ impl Machine {
     }
 
     /// The conversation as the next call is to carry it.
-    pub fn window(&mut self) -> Vec<Message> {
+    pub fn window(&mut self) -> Vec<Arc<Message>> {
         self.context.window(&self.state.messages).messages.into_owned()
     }
 
@@ -475,7 +476,7 @@ impl Machine {
     fn next_step(&mut self, now: Instant) {
         let ended = |kind, detail: &str| Outcome::Ended(Cause::new(kind, detail));
         let state = &self.state;
-        let outcome = if matches!(state.messages.last(), Some(Message::Assistant { .. })) {
+        let outcome = if matches!(state.messages.last().map(Arc::as_ref), Some(Message::Assistant { .. })) {
             Some(Outcome::Completed { attention: state.hands.need_attention() })
         } else if state.empty_replies > EMPTY_RETRIES {
             Some(ended(CauseKind::EmptyReply, "the model answered with nothing, three times in a row"))

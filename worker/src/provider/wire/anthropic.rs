@@ -102,7 +102,7 @@ pub(super) fn body(request: &Request<'_>, provider: &str) -> serde_json::Result<
         system.map(|text| Block::Text { text: clean::text(text), cache_control: Some(CacheControl::Ephemeral) });
     let mut messages: Vec<Entry<'_>> = Vec::new();
     for message in request.messages {
-        let role = if matches!(message, Message::Assistant { .. }) { Role::Assistant } else { Role::User };
+        let role = if matches!(**message, Message::Assistant { .. }) { Role::Assistant } else { Role::User };
         let blocks = blocks(message, provider);
         match messages.last_mut() {
             _ if blocks.is_empty() => {}

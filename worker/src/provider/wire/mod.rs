@@ -13,6 +13,8 @@ pub mod openai;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
@@ -37,7 +39,7 @@ pub struct Definition {
 pub struct Request<'a> {
     pub model: &'a str,
     pub system: Option<&'a str>,
-    pub messages: &'a [Message],
+    pub messages: &'a [Arc<Message>],
     pub tools: &'a [Definition],
     /// Tokens; 0 = whatever the provider allows.
     pub max_output: u64,

@@ -1,5 +1,7 @@
 //! Streams and what they become, the conversation and what it becomes: one table per direction.
 
+use std::sync::Arc;
+
 use std::collections::HashSet;
 
 use serde_json::{Value, json};
@@ -438,7 +440,8 @@ fn written(wire: Wire, messages: &[Message], max_output: u64, url: &str) -> Valu
     let schema = json!({"type": "object"});
     let tools =
         ["Glob", "Read"].map(|name| Definition { name: name.into(), description: "d".into(), schema: schema.clone() });
-    let request = Request { model: "m", system: Some("s"), messages, tools: &tools, max_output };
+    let messages: Vec<Arc<Message>> = messages.iter().cloned().map(Arc::new).collect();
+    let request = Request { model: "m", system: Some("s"), messages: &messages, tools: &tools, max_output };
     let bytes = body(wire, &request, "lab", url).expect("written");
     assert_eq!(bytes, body(wire, &request, "lab", url).expect("written"), "the same bytes each time");
     serde_json::from_slice(&bytes).expect("JSON")
@@ -530,7 +533,7 @@ fn the_conversation_on_the_anthropic_wire() {
 
 #[test]
 fn the_beginning_of_a_request_is_the_same_in_the_next_call() {
-    let messages = conversation();
+    let messages: Vec<Arc<Message>> = conversation().into_iter().map(Arc::new).collect();
     let bytes = |upto: usize| {
         let request = Request { model: "m", system: Some("s"), messages: &messages[..upto], tools: &[], max_output: 9 };
         body(Wire::Openai, &request, "lab", "").expect("written")
