@@ -5,6 +5,8 @@ use crate::Alert;
 pub fn tell(alert: &Alert) {
     if alert.is_urgent() {
         tracing::error!(target: "ukai::alert", "{alert}");
+    } else if let Alert::BatchDone { other: 0, .. } = alert {
+        tracing::info!(target: "ukai::alert", "{alert}");
     } else {
         tracing::warn!(target: "ukai::alert", "{alert}");
     }

@@ -64,8 +64,17 @@ pub struct NewJob {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToBatch {
     pub name: String,
-    /// Lines that are known already are jobs again.
-    pub again: bool,
+    pub again: Again,
+}
+
+/// Of which lines that have had their job another is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Again {
+    Never,
+    /// Of those whose job was cancelled or aborted; it takes that one's place in the batch.
+    Unfinished,
+    /// Of all, in a batch of their own.
+    Always,
 }
 
 /// What a listener has been told already: those records of a job's log are left out.

@@ -204,7 +204,7 @@ impl Progress {
                     // Who ended it knows.
                     Outcome::Ended(cause) if cause.kind.reason() == Reason::UserInterrupt => {}
                     Outcome::Completed { attention: true } => {
-                        self.attention = Some("nothing that it wanted to change was carried out".to_owned());
+                        self.attention = Some("what it asked for was denied, and nothing was carried out".to_owned());
                     }
                     Outcome::Ended(cause) => self.attention = Some(format!("{}: {}", cause.kind, cause.detail)),
                 }

@@ -6,13 +6,15 @@
 //! durable, so that those of its jobs that exist were never promised to anybody (they are *void*); and that the owner
 //! has been told of the end.
 //!
-//! A known line is not added again, whatever became of its job (spec §2). Lines that are new join the batch that the
-//! others of their list are in: a list that grew is one batch, and `ukai results` shows all of it.
+//! A known line is not added again, whatever became of its job (spec §2), unless somebody asks for that. Lines that are
+//! new join the batch that the others of their list are in: a list that grew is one batch, and `ukai results` shows all
+//! of it, each line by its latest job.
 
 #![deny(clippy::disallowed_methods)]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use ukai_protocol::control::Again;
 use ukai_protocol::event::{BatchPlace, Line};
 use ukai_protocol::id::{BatchId, JobId};
 
@@ -29,6 +31,8 @@ pub struct Batch {
     pub name: String,
     /// In the order of their lines, then of their coming.
     jobs: BTreeMap<(u64, u64), JobId>,
+    /// Where the job of each line stands there.
+    places: HashMap<String, (u64, u64)>,
     /// That have not ended.
     open: BTreeSet<JobId>,
     /// When its last job came, among all that came.
@@ -49,13 +53,26 @@ pub struct Plan {
 }
 
 impl Batches {
-    /// What to do with these lines; `again`: as if none were known.
+    /// What to do with these lines. `stands`: whether a job goes on or has completed.
     #[must_use]
-    pub fn plan<'a>(&self, lines: impl IntoIterator<Item = &'a Line>, again: bool) -> Plan {
-        let found: Vec<_> = lines.into_iter().map(|line| self.keys.get(&line.key).filter(|_| !again)).collect();
-        let latest = |batch: &&BatchId| self.batches.get(*batch).map(|batch| batch.latest);
+    pub fn plan<'a>(
+        &self,
+        lines: impl IntoIterator<Item = &'a Line>,
+        again: Again,
+        stands: impl Fn(&JobId) -> bool,
+    ) -> Plan {
+        let found = |line: &Line| self.keys.get(&line.key).filter(|_| again != Again::Always);
+        let found: Vec<_> = lines.into_iter().map(found).collect();
+        let latest = |batch: &&BatchId| self.latest(batch);
         let join = found.iter().flatten().map(|(batch, _)| batch).max_by_key(latest).cloned();
-        Plan { join, known: found.into_iter().map(|found| found.map(|(_, job)| job.clone())).collect() }
+        let known = |job: &&JobId| again == Again::Never || stands(job);
+        Plan { join, known: found.into_iter().map(|found| found.map(|(_, job)| job).filter(known).cloned()).collect() }
+    }
+
+    /// When the last of its jobs came, among all that came.
+    #[must_use]
+    pub fn latest(&self, id: &BatchId) -> u64 {
+        self.batches.get(id).map_or(0, |batch| batch.latest)
     }
 
     #[must_use]
@@ -69,7 +86,7 @@ impl Batches {
     }
 
     /// Those that have a job: one whose only submission was broken off is none.
-    pub fn names(&self) -> impl Iterator<Item = (&BatchId, &str)> {
+    pub fn names(&self) -> impl Iterator<Item = (&BatchId, &str)> + Clone {
         self.batches.iter().filter(|(_, batch)| !batch.jobs.is_empty()).map(|(id, batch)| (id, &*batch.name))
     }
 
@@ -94,7 +111,12 @@ impl Batches {
         }
         self.entered += 1;
         batch.latest = self.entered;
-        batch.jobs.insert((place.line.number, self.entered), job.clone());
+        let at = (place.line.number, self.entered);
+        batch.jobs.insert(at, job.clone());
+        if let Some(earlier) = batch.places.insert(place.line.key.clone(), at) {
+            // That one did not complete, and this one was asked for in its place.
+            batch.jobs.remove(&earlier);
+        }
         if !ended {
             batch.open.insert(job.clone());
             batch.told = false;
@@ -132,7 +154,8 @@ pub fn in_line_order<T>(jobs: &mut [T], place: impl Fn(&T) -> Option<&BatchPlace
 
 impl Batch {
     fn new(name: String) -> Self {
-        Batch { name, jobs: BTreeMap::new(), open: BTreeSet::new(), latest: 0, void: BTreeSet::new(), told: false }
+        let (jobs, places) = (BTreeMap::new(), HashMap::new());
+        Batch { name, jobs, places, open: BTreeSet::new(), latest: 0, void: BTreeSet::new(), told: false }
     }
 
     /// In the order of their lines.
@@ -165,12 +188,12 @@ mod tests {
     fn a_list_that_grew_joins_its_batch_and_adds_only_what_is_new() {
         let mut batches = Batches::default();
         let lines = [line(1, "a"), line(2, "b")];
-        assert_eq!(batches.plan(&lines, false), Plan { join: None, known: vec![None, None] });
+        assert_eq!(batches.plan(&lines, Again::Never, |_| true), Plan { join: None, known: vec![None, None] });
         assert!(batches.enter(&place(1, 2, "b"), &job(2), false) && batches.enter(&place(1, 1, "a"), &job(1), true));
         let grown = [line(1, "new"), line(2, "a"), line(3, "b")];
         let known = vec![None, Some(job(1)), Some(job(2))];
-        assert_eq!(batches.plan(&grown, false), Plan { join: Some(batch(1)), known });
-        assert_eq!(batches.plan(&grown, true), Plan { join: None, known: vec![None; 3] });
+        assert_eq!(batches.plan(&grown, Again::Never, |_| true), Plan { join: Some(batch(1)), known });
+        assert_eq!(batches.plan(&grown, Again::Always, |_| true), Plan { join: None, known: vec![None; 3] });
         let order: Vec<_> = batches.get(&batch(1)).expect("it is there").jobs().cloned().collect();
         assert_eq!(order, [job(1), job(2)]);
     }
@@ -181,8 +204,24 @@ mod tests {
         batches.enter(&place(2, 1, "a"), &job(1), true);
         batches.enter(&place(1, 1, "a"), &job(2), true);
         batches.enter(&place(2, 2, "b"), &job(3), true);
-        let plan = batches.plan(&[line(1, "a"), line(2, "b")], false);
+        let plan = batches.plan(&[line(1, "a"), line(2, "b")], Again::Never, |_| true);
         assert_eq!(plan, Plan { join: Some(batch(2)), known: vec![Some(job(2)), Some(job(3))] });
+    }
+
+    #[test]
+    fn lines_that_did_not_complete_are_made_again_in_their_place() {
+        let mut batches = Batches::default();
+        for number in [1, 2, 3] {
+            batches.enter(&place(1, number.into(), &number.to_string()), &job(number), true);
+        }
+        let lines = [line(1, "1"), line(2, "2"), line(3, "3")];
+        let known = vec![Some(job(1)), None, Some(job(3))];
+        let plan = batches.plan(&lines, Again::Unfinished, |id| *id != job(2));
+        assert_eq!(plan, Plan { join: Some(batch(1)), known });
+        batches.enter(&place(1, 2, "2"), &job(9), false);
+        let order: Vec<_> = batches.get(&batch(1)).expect("it is there").jobs().cloned().collect();
+        assert_eq!(order, [job(1), job(9), job(3)]);
+        assert!(batches.ended(&batch(1), &job(9)));
     }
 
     #[test]
@@ -190,7 +229,7 @@ mod tests {
         let mut batches = Batches::default();
         batches.recall(batch(1), "survey".to_owned(), [job(1)].into(), false);
         assert!(!batches.enter(&place(1, 1, "a"), &job(1), false));
-        assert_eq!(batches.plan(&[line(1, "a")], false), Plan { join: None, known: vec![None] });
+        assert_eq!(batches.plan(&[line(1, "a")], Again::Never, |_| true), Plan { join: None, known: vec![None] });
         assert_eq!(batches.done().next(), None, "nothing of it is there");
     }
 

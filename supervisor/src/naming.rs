@@ -74,12 +74,18 @@ pub fn job_meant<'a>(
     }
 }
 
-/// Where a batch is wanted: one of these first, else the one of which a job is meant.
+/// Where a batch is looked at: one of these first, and of several of a name the `latest`; else the one of which a job is
+/// meant.
 pub fn batch_meant<'a>(
-    batches: impl Iterator<Item = (&'a BatchId, &'a str)>,
+    batches: impl Iterator<Item = (&'a BatchId, &'a str)> + Clone,
+    latest: impl Fn(&BatchId) -> u64,
     jobs: impl Iterator<Item = (&'a JobId, &'a str, Option<&'a BatchPlace>)>,
     typed: &str,
 ) -> Result<&'a BatchId, NotOne> {
+    let named = batches.clone().filter(|(_, name)| *name == typed).map(|(id, _)| id);
+    if let Some(batch) = named.max_by_key(|id| latest(id)) {
+        return Ok(batch);
+    }
     match meant(std::iter::empty(), batches, typed) {
         Ok(Meant::Batch(batch)) => return Ok(batch),
         Ok(Meant::Job(_)) | Err(NotOne::Nobody { .. }) => {}
@@ -157,12 +163,14 @@ mod tests {
             ("fix", Ok("b-cccccccc")),
             ("b-c", Ok("b-cccccccc")),
             ("j-a", Ok("b-cccccccc")),
-            ("survey", Err("any of b-aaaaaaaa (survey), b-bbbbbbbb (survey);")),
+            ("survey", Ok("b-bbbbbbbb")),
+            ("b-", Err("any of b-aaaaaaaa (survey), b-bbbbbbbb (survey), b-cccccccc (fix);")),
             ("alone", Err("j-bbbbbbbb is a job of no batch")),
             ("x", Err("no job or batch `x`")),
         ] {
             let jobs = jobs.iter().map(|(id, name, place)| (id, *name, *place));
-            match (batch_meant(batches.iter().map(|(id, name)| (id, *name)), jobs, typed), expected) {
+            let latest = |id: &BatchId| u64::from(*id == batches[1].0);
+            match (batch_meant(batches.iter().map(|(id, name)| (id, *name)), latest, jobs, typed), expected) {
                 (Ok(id), Ok(expected)) => assert_eq!(id.as_str(), expected, "{typed}"),
                 (Err(why), Err(part)) => assert!(why.to_string().contains(part), "{typed}: {why}"),
                 (found, _) => panic!("{typed}: {found:?}"),

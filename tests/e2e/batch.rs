@@ -104,14 +104,16 @@ fn a_list_that_grew_adds_its_new_lines_to_the_batch_and_again_makes_another() {
     each_once(&home, 1..=5);
     let again = home.ukai(&[&SUBMIT[..], &["--again"]].concat());
     assert_eq!(text(&again.stdout).lines().count(), 5, "{}", text(&again.stderr));
-    let two = home.ukai(&["results", "survey"]);
+    let two = home.ukai(&["pause", "survey"]);
     ends_with(&two, 2);
     assert!(text(&two.stderr).contains("`survey` could be any of b-"), "{}", text(&two.stderr));
     let newest = text(&again.stdout).lines().next().expect("an id").to_owned();
     ends_with(&home.ukai(&["attach", &newest]), 0);
     wait::until("all to be asked", || (script.arrivals().len() == 10).then_some(()));
-    let of_job = home.ukai(&["results", &newest, "--format", "jsonl"]);
-    assert_eq!(text(&of_job.stdout).lines().count(), 5, "one of its jobs names a batch too");
+    for name in [&*newest, "survey"] {
+        let of_newest = home.ukai(&["results", name, "--format", "jsonl"]);
+        assert_eq!(text(&of_newest.stdout).lines().count(), 5, "by one of its jobs, and by name the newest");
+    }
 }
 
 #[test]
@@ -205,6 +207,36 @@ fn a_batch_ends_as_its_worst_job_and_says_how_many_ended_how() {
     let (code, last) = home.ukai_json(&["attach", "survey", "--output", "stream-json"]);
     assert_eq!((code, &last["type"], &last["added"]), (1, &"batch_result".into(), &0.into()));
     assert_eq!(last["causes"]["fatal_error(provider_rejected)"], 1);
+}
+
+#[test]
+fn lines_that_were_cancelled_or_failed_are_tried_again_when_asked_and_the_others_are_not() {
+    let script = "[[rule]]\nwhen = { prompt = \"item 2.\" }\ntimes = 1\nfault.status = 400\n[[rule]]\nreply.text = 'done: {{prompt}}'\n";
+    let (home, script) = Home::with_script(script);
+    list(&home, 1..=3);
+    let failed = home.ukai(&RUN);
+    ends_with(&failed, 1);
+    assert!(text(&failed.stdout).contains("type the same with --retry"), "{failed:?}");
+    ends_with(&home.ukai(&RUN), 1);
+    assert_eq!(script.arrivals().len(), 3, "known is known");
+    let (code, result) = home.ukai_json(&[&RUN[..], &["--retry", "--output", "json"]].concat());
+    assert_eq!((code, &result["added"], &result["completed"]), (0, &1.into(), &3.into()), "{result}");
+    each_once(&home, 1..=3);
+    let _server = home.serve();
+    each_once(&home, 1..=3);
+    assert_eq!(script.arrivals().len(), 4);
+}
+
+#[test]
+fn a_list_needs_a_job_file_and_says_so() {
+    let (home, _script) = Home::with_script(ECHO);
+    list(&home, 1..=3);
+    let output = home.ukai(&["run", "Look at {{line}}.", "--each", "items.txt"]);
+    ends_with(&output, 2);
+    assert!(text(&output.stderr).contains("fills job files"), "{}", text(&output.stderr));
+    let plain = home.ukai(&["run", "--file", "survey.toml"]);
+    ends_with(&plain, 0);
+    assert!(text(&plain.stderr).contains("only --each fills it"), "{}", text(&plain.stderr));
 }
 
 #[test]

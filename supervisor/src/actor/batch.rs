@@ -84,7 +84,8 @@ impl State {
     /// A batch and its jobs, in the order of their lines.
     pub(super) fn batch(&self, typed: &str, answer: Answer<(BatchRow, Vec<JobId>)>) {
         let jobs = self.jobs.iter().map(|(id, job)| (id, &*job.progress.name, job.progress.batch.as_ref()));
-        let found = naming::batch_meant(self.batches.names(), jobs, typed).map_err(|why| usage(why.to_string()));
+        let found = naming::batch_meant(self.batches.names(), |id| self.batches.latest(id), jobs, typed)
+            .map_err(|why| usage(why.to_string()));
         let found = found.map(|id| {
             let jobs: Vec<JobId> = self.batches.get(id).into_iter().flat_map(|batch| batch.jobs()).cloned().collect();
             let name = self.batches.get(id).map(|batch| batch.name.clone()).unwrap_or_default();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ukai_protocol::control::{Joined, NewJob, ToBatch};
 use ukai_protocol::event::{BatchPlace, Event};
 use ukai_protocol::id::{BatchId, Id, JobId};
-use ukai_protocol::job::{Cause, CauseKind, JobSpec, Outcome};
+use ukai_protocol::job::{Cause, CauseKind, JobSpec, JobStatus, Outcome};
 
 use super::request::usage;
 use super::{Answer, Msg, Occasion, Refusal, State};
@@ -104,7 +104,11 @@ impl State {
             return;
         }
         let Some(Waiting { jobs, to, answer }) = self.lists.pop_front() else { return };
-        let plan = self.batches.plan(jobs.iter().filter_map(|job| job.line.as_ref()), to.again);
+        let stands = |id: &JobId| {
+            let outcome = self.jobs.get(id).and_then(|job| job.progress.outcome.as_ref());
+            outcome.is_none_or(|outcome| outcome.status() == JobStatus::Completed)
+        };
+        let plan = self.batches.plan(jobs.iter().filter_map(|job| job.line.as_ref()), to.again, stands);
         let Some(id) = plan.join.clone().or_else(|| self.new_batch_id()) else {
             let _ = answer.send(Err(no_id()));
             return;

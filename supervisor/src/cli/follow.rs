@@ -75,8 +75,9 @@ struct Watched {
 
 impl<'a> Follow<'a> {
     pub fn new(context: &'a Context, order: Vec<JobId>, batch: Option<Batch>) -> Self {
-        let jobs = order.iter().map(|id| (id.clone(), Watched::default())).collect();
-        Follow { context, jobs, order, view: View::new(context.output, batch) }
+        let jobs: BTreeMap<_, _> = order.iter().map(|id| (id.clone(), Watched::default())).collect();
+        let view = View::new(context.output, batch, jobs.len());
+        Follow { context, jobs, order, view }
     }
 
     /// Until all have ended, or someone leaves. `wish` is asked again and again, and dropped while it waits.

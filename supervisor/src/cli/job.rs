@@ -17,6 +17,7 @@ use super::context::Context;
 use super::failure::Failure;
 use crate::config::fault::Format;
 use crate::config::load;
+use crate::each::fill::has_fields;
 use crate::job_file::{self, JobFile, PRIORITY_DEFAULT, PRIORITY_MAX, PROMPT_BYTES_MAX, Written};
 
 /// More lines on a terminal hide each other; ten thousand folders may each have something to say.
@@ -69,7 +70,14 @@ pub(crate) fn from_files(
 ) -> Result<Vec<JobSpec>, Failure> {
     check_one_name(files, flags)?;
     let spec = |file: &PathBuf, notes: &mut Vec<String>| {
-        Asked::in_file(context, file, flags, Written::Out)?.resolve(context, flags, notes)
+        let asked = Asked::in_file(context, file, flags, Written::Out)?;
+        if asked.job.prompt.as_deref().is_some_and(has_fields) {
+            let file = file.display();
+            notes.push(format!(
+                "the prompt of {file} holds {{{{…}}}}, which is sent as it stands: only --each fills it"
+            ));
+        }
+        asked.resolve(context, flags, notes)
     };
     let specs = files.iter().map(|file| spec(file, notes)).collect::<Result<_, _>>()?;
     tidy(notes);
@@ -138,7 +146,7 @@ impl Asked {
         let shown = file.display();
         let format = Format::of(&path).ok_or_else(|| {
             Failure::usage(format!(
-                "reading the job {shown}: its name ends in none of .toml, .yaml, .yml, .json; rename it"
+                "reading the job {shown}: its name ends in none of .toml, .yaml, .yml, .json; rename it, or is this a prompt? `ukai run \"…\"` and `ukai submit --prompt \"…\"` take one"
             ))
         })?;
         let text = load::read_text(&path)

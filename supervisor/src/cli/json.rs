@@ -53,6 +53,9 @@ struct ResultLine<'a> {
     job_id: &'a JobId,
     name: &'a str,
     batch: Option<&'a str>,
+    /// Of its list, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u64>,
     status: JobStatus,
     reason: Option<String>,
     cause: Option<Cause<'a>>,
@@ -142,6 +145,7 @@ pub fn result(row: &JobRow, result: &JobResult) -> String {
         job_id: &row.id,
         name: &row.name,
         batch: batch(row),
+        line: row.batch.as_ref().map(|place| place.line.number),
         status: row.status,
         reason,
         cause,

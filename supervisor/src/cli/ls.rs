@@ -7,10 +7,19 @@ use super::context::Context;
 use super::failure::Failure;
 use super::{Output, json, offline, print, table};
 
-pub(crate) async fn ls(context: &Context) -> Result<u8, Failure> {
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only these: ids, names or unique beginnings of ids, of jobs or batches
+    #[arg(value_name = "JOB")]
+    jobs: Vec<String>,
+}
+
+pub(crate) async fn ls(context: &Context, args: Args) -> Result<u8, Failure> {
+    let jobs = if args.jobs.is_empty() { Selection::All } else { Selection::These(args.jobs.clone()) };
     let (rows, left_out) = match Client::connect(context).await? {
-        Some(client) => client.rows(Selection::All).await?,
-        None => (offline::rows(&context.state)?, 0),
+        Some(client) => client.rows(jobs).await?,
+        None if args.jobs.is_empty() => (offline::rows(&context.state)?, 0),
+        None => (offline::select(&context.state, offline::rows(&context.state)?, &args.jobs)?, 0),
     };
     if left_out > 0 {
         print::note(&format!("ukai: {left_out} older jobs are not listed; `ukai show ID` shows each of them"));

@@ -91,7 +91,7 @@ enum Verb {
     /// Print what became of a list, a row for each line
     Results(results::Args),
     /// List the jobs
-    Ls,
+    Ls(ls::Args),
     /// Show one job
     Show(show::Args),
     /// Print what happened to jobs so far
@@ -162,7 +162,7 @@ fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
             Verb::Run(args) => run::run(&context, args).await,
             Verb::Submit(args) => submit::submit(&context, args).await,
             Verb::Results(args) => results::results(&context, &args).await,
-            Verb::Ls => ls::ls(&context).await,
+            Verb::Ls(args) => ls::ls(&context, args).await,
             Verb::Show(args) => show::show(&context, &args).await,
             Verb::Logs(args) => logs::logs(&context, &args).await,
             Verb::Attach(args) => attach::attach(&context, &args).await,

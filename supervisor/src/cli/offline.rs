@@ -122,7 +122,7 @@ pub(crate) fn batch_of(state: &StateDir, typed: &str) -> Result<(BatchRow, Vec<J
     let rows = rows(state)?;
     let batches = batches(state, &rows)?;
     let jobs = rows.iter().map(|row| (&row.id, &*row.name, row.batch.as_ref()));
-    let id = naming::batch_meant(batches.names(), jobs, typed).map_err(Failure::usage)?;
+    let id = naming::batch_meant(batches.names(), |id| batches.latest(id), jobs, typed).map_err(Failure::usage)?;
     let name = batches.get(id).map(|batch| batch.name.clone()).unwrap_or_default();
     let jobs: Vec<JobId> = batches.get(id).into_iter().flat_map(|batch| batch.jobs()).cloned().collect();
     let batch = BatchRow { id: id.clone(), name, jobs: jobs.len() as u64 };

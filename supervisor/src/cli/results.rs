@@ -24,7 +24,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// A result object a line, as `ukai run --output json` prints it
+    /// A result object a line, as `ukai run --output json` prints it, with the line of the list
     Jsonl,
     /// With a header; quoted as RFC 4180 wants it
     Csv,
@@ -37,7 +37,7 @@ pub(crate) async fn results(context: &Context, args: &Args) -> Result<u8, Failur
         Output::Text => Format::Table,
         Output::Json | Output::StreamJson => Format::Jsonl,
     });
-    let mut printer = Printer::new(format)?;
+    let mut printer = Printer::new(format);
     let mut tally = Tally::default();
     let batch = each(context, &args.batch, |row, result| {
         tally.add(row);
@@ -77,7 +77,7 @@ async fn each(
 
 enum Printer {
     Jsonl,
-    Csv,
+    Csv { header_is_out: bool },
     Table(Vec<JobRow>, Vec<String>),
 }
 
@@ -101,21 +101,23 @@ const CSV_HEADER: [&str; 16] = [
 ];
 
 impl Printer {
-    fn new(format: Format) -> Result<Self, Failure> {
-        Ok(match format {
+    fn new(format: Format) -> Self {
+        match format {
             Format::Jsonl => Printer::Jsonl,
-            Format::Csv => {
-                print::out(&csv(&CSV_HEADER)?);
-                Printer::Csv
-            }
+            Format::Csv => Printer::Csv { header_is_out: false },
             Format::Table => Printer::Table(Vec::new(), Vec::new()),
-        })
+        }
     }
 
     fn row(&mut self, row: &JobRow, result: &JobResult) -> Result<(), Failure> {
         match self {
             Printer::Jsonl => drop(print::out(&format!("{}\n", json::result(row, result)))),
-            Printer::Csv => drop(print::out(&csv(&cells(row, result))?)),
+            Printer::Csv { header_is_out } => {
+                if !std::mem::replace(header_is_out, true) {
+                    print::out(&csv(&CSV_HEADER)?);
+                }
+                print::out(&csv(&cells(row, result))?);
+            }
             Printer::Table(rows, texts) => {
                 rows.push(row.clone());
                 texts.push(print::brief(&result.text, TEXT_CHARS_SHOWN));

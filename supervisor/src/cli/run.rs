@@ -26,7 +26,7 @@ Exit codes (of several jobs, the worst):
     4  a limit, no provider that could be asked, or a pause
     5  retries exhausted
     6  a checkpoint could not be written
-    7  completed, but what it wanted to change was denied
+    7  completed, but what it asked for was denied
   130  cancelled";
 
 #[derive(Debug, clap::Args)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ukai_protocol::codec;
-use ukai_protocol::control::{Joined, NewJob, Request, Response, SUBMIT_JOBS_MAX, ToBatch};
+use ukai_protocol::control::{Again, Joined, NewJob, Request, Response, SUBMIT_JOBS_MAX, ToBatch};
 use ukai_protocol::frame::FRAME_BYTES_MAX;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::JobSpec;
@@ -42,6 +42,9 @@ pub(crate) struct Each {
     /// Make jobs also of lines that have had theirs
     #[arg(long, requires = "each")]
     again: bool,
+    /// Make jobs again of lines whose job was cancelled or aborted
+    #[arg(long, requires = "each", conflicts_with = "again")]
+    retry: bool,
 }
 
 /// What is to be queued.
@@ -83,14 +86,23 @@ pub(crate) fn read(
     flags: &job::Flags,
 ) -> Result<Submission, Failure> {
     let mut notes = Vec::new();
+    let again = match (each.again, each.retry) {
+        (true, _) => Again::Always,
+        (false, true) => Again::Unfinished,
+        (false, false) => Again::Never,
+    };
     let submission = match (prompt, &each.each) {
-        (Some(prompt), _) => {
+        (Some(_), Some(list)) => Err(Failure::usage(format!(
+            "the list {} fills job files, and no prompt that is typed; write `prompt = \"…\"` into a file and name that",
+            list.display()
+        ))),
+        (Some(prompt), None) => {
             job::from_prompt(context, prompt, flags, &mut notes).map(|spec| Submission::of(vec![spec]))
         }
         (None, None) => job::from_files(context, files, flags, &mut notes).map(Submission::of),
         (None, Some(list)) => job::from_list(context, files, list, flags, &mut notes).map(|jobs| Submission {
             jobs: jobs.into_iter().map(|(spec, line)| NewJob { spec, line: Some(line) }).collect(),
-            batch: Some(ToBatch { name: batch_name(files), again: each.again }),
+            batch: Some(ToBatch { name: batch_name(files), again }),
         }),
     };
     for note in notes {
@@ -111,9 +123,10 @@ pub(crate) fn said(joined: &Joined, added: usize) -> String {
     let Joined { id, name, jobs } = joined;
     let known = match jobs.len() - added.min(jobs.len()) {
         0 => String::new(),
-        known => format!(", {known} of its lines had theirs already (--again makes new ones)"),
+        known => format!(", {known} of its lines had theirs already"),
     };
-    format!("batch {id} ({name}): {added} jobs queued{known}")
+    let s = if added == 1 { "" } else { "s" };
+    format!("batch {id} ({name}): {added} job{s} queued{known}")
 }
 
 impl Submission {

@@ -39,7 +39,7 @@ pub fn jobs(rows: &[JobRow], columns: Option<usize>) -> String {
 /// The jobs of one list, in the order of its lines. `texts` are what they said, a line each.
 #[must_use]
 pub fn results(rows: &[JobRow], texts: &[String], columns: Option<usize>) -> String {
-    let titles = ["LINE", "JOB", "NAME", "STATUS", "STEPS", "TOKENS", "TIME", "RESULT"];
+    let titles = ["LINE", "JOB", "NAME", "STATUS", "TIME", "RESULT"];
     let name_chars_max = columns.map_or(usize::MAX, |_| NAME_CHARS_MAX);
     let mut cells = vec![titles.map(str::to_owned)];
     cells.extend(rows.iter().zip(texts).map(|(row, text)| {
@@ -49,8 +49,6 @@ pub fn results(rows: &[JobRow], texts: &[String], columns: Option<usize>) -> Str
             row.id.to_string(),
             brief(&row.name, name_chars_max),
             row.status.to_string(),
-            row.used.steps.to_string(),
-            row.used.tokens().to_string(),
             time(row.used.wall_ms),
             if why.is_empty() { text.clone() } else { brief(&why, usize::MAX) },
         ]
@@ -81,7 +79,9 @@ pub fn why(row: &JobRow) -> String {
         Some(Outcome::Ended(cause)) => {
             format!("{}({}): {}", cause.kind.reason(), cause.kind, cause.detail)
         }
-        Some(Outcome::Completed { attention: true }) => "nothing that it wanted to change was carried out".to_owned(),
+        Some(Outcome::Completed { attention: true }) => {
+            "what it asked for was denied, and nothing was carried out".to_owned()
+        }
         Some(Outcome::Completed { attention: false }) | None => row.note.clone(),
     }
 }

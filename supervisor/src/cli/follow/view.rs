@@ -33,6 +33,7 @@ pub(super) struct View {
     /// Provisional text of the step that each job is at.
     deltas: BTreeMap<JobId, String>,
     ended: u64,
+    jobs: usize,
     /// What is told from now on happens now.
     live: bool,
     /// Something happened that the line of a batch does not show yet.
@@ -40,10 +41,10 @@ pub(super) struct View {
 }
 
 impl View {
-    pub fn new(output: Output, batch: Option<Batch>) -> Self {
+    pub fn new(output: Output, batch: Option<Batch>, jobs: usize) -> Self {
         let (screen, since) = (Screen::new(), Instant::now());
         let deltas = BTreeMap::new();
-        View { output, batch, screen, stdout_closed: false, since, deltas, ended: 0, live: false, stale: true }
+        View { output, batch, screen, stdout_closed: false, since, deltas, ended: 0, jobs, live: false, stale: true }
     }
 
     pub fn is_of_batch(&self) -> bool {
@@ -110,7 +111,8 @@ impl View {
         if !why.is_empty() || (self.live && !self.screen.is_terminal()) {
             let (name, why) = (print::brief(&row.name, NAME_CHARS_SHOWN), print::brief(&why, DELTA_CHARS_SHOWN));
             let why = if why.is_empty() { why } else { format!(": {why}") };
-            self.screen.line(&format!("{}  {name}: {}{why} ({} ended)", row.id, row.status, self.ended));
+            let (ended, jobs) = (self.ended, self.jobs);
+            self.screen.line(&format!("{}  {name}: {}{why} ({ended} of {jobs})", row.id, row.status));
         }
     }
 
@@ -181,6 +183,9 @@ fn summary(batch: &Batch, tally: &Tally) -> String {
         format!("  {}", tally.spent()),
     ];
     lines.extend(tally.causes.iter().map(|(cause, count)| format!("  {count} ended by {cause}")));
+    if tally.aborted + tally.cancelled > 0 {
+        lines.push("those that did not complete: type the same with --retry".to_owned());
+    }
     lines.push(format!("type: ukai results {id}"));
     lines.join("\n")
 }
