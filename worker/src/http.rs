@@ -240,6 +240,8 @@ fn invalid(error: &(dyn StdError + 'static)) -> TransportError {
 }
 
 fn fault(error: reqwest::Error) -> TransportError {
+    // Of the address only what holds no key.
+    let place = error.url().and_then(|url| Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?)));
     let error = error.without_url();
     let fault = if error.is_builder() {
         Fault::Invalid
@@ -250,7 +252,12 @@ fn fault(error: reqwest::Error) -> TransportError {
     } else {
         by_source(&error).unwrap_or(if error.is_connect() { Fault::Refused } else { Fault::Broken })
     };
-    TransportError { fault, detail: chain(&error) }
+    let detail = match (fault, place) {
+        (Fault::Refused, Some(place)) => format!("nothing listens at {place}: is that server running?"),
+        (_, Some(place)) => format!("{place}: {}", chain(&error)),
+        (_, None) => chain(&error),
+    };
+    TransportError { fault, detail }
 }
 
 fn by_source(error: &reqwest::Error) -> Option<Fault> {
