@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::event::BatchPlace;
+
 /// A job as submitted, with everything resolved that the worker needs: no file is read for it later.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobSpec {
@@ -29,6 +31,9 @@ pub struct JobSpec {
     pub needs_tools: bool,
     pub limits: Limits,
     pub policy: crate::policy::Policy,
+    /// As in the first record of its log: a line keeps its job, whichever of the two is damaged.
+    #[serde(default)]
+    pub batch: Option<BatchPlace>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -182,6 +182,8 @@ pub struct State {
     storm: Storm,
     batches: Batches,
     batch_files: batch::Files,
+    /// A run of which it is not known whether it is of a batch.
+    unreadable: Option<JobId>,
     submissions: HashMap<u64, submit::Submission>,
     lists: VecDeque<submit::Waiting>,
     cancels: Vec<request::Cancelling>,
@@ -219,6 +221,7 @@ impl Actor for Supervisor {
                 storm: Storm::default(),
                 batches: Batches::default(),
                 batch_files: batch::Files::default(),
+                unreadable: None,
                 submissions: HashMap::new(),
                 lists: VecDeque::new(),
                 cancels: Vec::new(),

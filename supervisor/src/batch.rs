@@ -97,10 +97,9 @@ impl Batches {
     }
 
     /// A submission was broken off: nobody was told of these.
-    pub fn void(&mut self, id: &BatchId, jobs: impl Iterator<Item = JobId>) {
-        if let Some(batch) = self.batches.get_mut(id) {
-            batch.void.extend(jobs);
-        }
+    pub fn void(&mut self, id: &BatchId, name: &str, jobs: impl Iterator<Item = JobId>) {
+        let batch = self.batches.entry(id.clone()).or_insert_with(|| Batch::new(name.to_owned()));
+        batch.void.extend(jobs);
     }
 
     /// A job is there. `false`: it is void, and not of the batch.
@@ -134,6 +133,12 @@ impl Batches {
     pub fn done(&self) -> impl Iterator<Item = &BatchId> {
         let done = |batch: &Batch| batch.open.is_empty() && !batch.jobs.is_empty() && !batch.told;
         self.batches.iter().filter(move |(_, batch)| done(batch)).map(|(id, _)| id)
+    }
+
+    /// It was never promised to anybody.
+    #[must_use]
+    pub fn is_void(&self, place: &BatchPlace, job: &JobId) -> bool {
+        self.batches.get(&place.id).is_some_and(|batch| batch.void.contains(job))
     }
 
     pub fn told(&mut self, id: &BatchId) {

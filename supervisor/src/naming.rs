@@ -91,6 +91,8 @@ pub fn batch_meant<'a>(
         Ok(Meant::Job(_)) | Err(NotOne::Nobody { .. }) => {}
         Err(other) => return Err(other),
     }
+    // What is typed for a batch is seldom the beginning of every job's id.
+    let jobs = jobs.filter(|(_, name, _)| typed.len() > "j-".len() || *name == typed);
     let jobs: BTreeMap<&JobId, _> = jobs.map(|(id, name, place)| (id, (name, place))).collect();
     let names = jobs.iter().map(|(id, (name, _))| (*id, *name));
     let job = job_meant(names, std::iter::empty(), typed)?;

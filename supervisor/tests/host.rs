@@ -93,6 +93,7 @@ fn spec(name: &str) -> JobSpec {
         needs_tools: false,
         limits: Limits::default(),
         policy: Policy::default(),
+        batch: None,
     }
 }
 

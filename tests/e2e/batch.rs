@@ -284,6 +284,65 @@ fn one_damaged_log_hides_none_of_the_others() {
 }
 
 #[test]
+fn a_line_keeps_its_job_whatever_record_of_it_is_damaged() {
+    let (home, script) = Home::with_script(ECHO);
+    list(&home, 1..=3);
+    ends_with(&home.ukai(&RUN), 0);
+    let victim = rows(&home)[1]["job_id"].as_str().expect("an id").to_owned();
+    let log = home.state_dir().join("runs").join(&victim).join("events.jsonl");
+    let damaged = std::fs::read_to_string(&log).expect("its log").replacen("Submitted", "Submittex", 1);
+    std::fs::write(&log, damaged).expect("damaged");
+    assert_eq!(rows(&home).len(), 3, "without a server");
+    ends_with(&home.ukai(&RUN), 6);
+    assert_eq!((rows(&home).len(), script.arrivals().len()), (3, 3), "it was not made anew");
+}
+
+#[test]
+fn what_lies_in_the_folder_of_batches_stops_no_job() {
+    let (home, _script) = Home::with_script(ECHO);
+    list(&home, 1..=2);
+    ends_with(&home.ukai(&RUN), 0);
+    let folder = home.state_dir().join("batches");
+    std::fs::create_dir(folder.join("b-aaaaaaaa.json")).expect("a folder");
+    std::os::unix::fs::symlink("/dev/zero", folder.join("b-bbbbbbbb.json")).expect("a link");
+    std::fs::write(folder.join("notes.txt"), "mine").expect("a file");
+    ends_with(&home.ukai(&RUN), 0);
+    each_once(&home, 1..=2);
+    assert!(folder.join("notes.txt").exists(), "what is not ours is left alone");
+}
+
+/// The moments between the first file of a submission and its answer.
+#[test]
+fn the_emergency_stop_stops_a_list_that_is_being_queued() {
+    let home = Home::new();
+    let script = Script::serve(home.path(), "[[rule]]\nfault.hang = \"before_headers\"\n");
+    home.configure(&lab(&script, "openai"));
+    let _server = home.serve();
+    for delay in [20, 60, 120, 200, 300] {
+        list(&home, delay * 1_000..=delay * 1_000 + 99);
+        let submit = home.command(&SUBMIT).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        std::thread::sleep(Duration::from_millis(delay.into()));
+        ends_with(&home.ukai(&["cancel", "--all"]), 0);
+        let answered = submit.wait_with_output().expect("it ends");
+        // Said before the stop, it is stopped as queued; said after it, the list is not there.
+        ends_with(&home.ukai(&["cancel", "--all"]), 0);
+        let listed = home.ukai(&["ls", "--output", "json"]);
+        let jobs: Value = serde_json::from_slice(&listed.stdout).expect("JSON");
+        let open = jobs.as_array().expect("jobs").iter().filter(|job| job["status"] != "cancelled").count();
+        assert_eq!(open, 0, "after {delay} ms: {answered:?}");
+    }
+}
+
+#[test]
+fn csv_holds_the_text_itself() {
+    let (home, _script) = Home::with_script("[[rule]]\nreply.text = \"a\\r\\nb, \\\"c\\\" \\u001b[31m\"\n");
+    list(&home, 1..=1);
+    ends_with(&home.ukai(&RUN), 0);
+    let csv = text(&home.ukai(&["results", "survey", "--format", "csv"]).stdout);
+    assert!(csv.contains(",\"a\r\nb, \"\"c\"\" \u{1b}[31m\"\n"), "{csv:?}");
+}
+
+#[test]
 fn logs_tell_what_happened_with_and_without_a_server() {
     let (home, _script) = Home::with_script(ECHO);
     list(&home, 1..=2);

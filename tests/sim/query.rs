@@ -42,6 +42,7 @@ pub fn spec(limits: Limits) -> JobSpec {
         needs_tools: false,
         limits,
         policy: Policy::default(),
+        batch: None,
     }
 }
 

@@ -98,7 +98,15 @@ impl State {
     /// The same, and whether it was named itself rather than meant with others.
     pub(super) fn select_named(&self, jobs: &Selection) -> Result<Vec<(JobId, bool)>, Refusal> {
         let mut ids: Vec<(JobId, bool)> = match jobs {
-            Selection::All => self.jobs.keys().map(|id| (id.clone(), false)).collect(),
+            Selection::All => {
+                // What was never promised is no job to anybody, once it is closed.
+                let void = |id: &JobId, job: &Job| {
+                    let place = job.progress.batch.as_ref();
+                    job.life == Life::Ended && place.is_some_and(|place| self.batches.is_void(place, id))
+                };
+                let all = self.jobs.iter().filter(|(id, job)| !void(id, job));
+                all.map(|(id, _)| (id.clone(), false)).collect()
+            }
             Selection::These(texts) => {
                 let mut ids = BTreeMap::new();
                 for text in texts {
@@ -139,6 +147,13 @@ impl State {
         }
         for id in &left {
             self.cancel_one(id, kind);
+        }
+        let mut left = left;
+        if *jobs == Selection::All {
+            // What is being queued is stopped before it is; its jobs are waited for like the others.
+            let coming = self.stop_submissions();
+            ids.extend(coming.iter().cloned());
+            left.extend(coming);
         }
         self.cancels.push(Cancelling { ids, left, answer });
         self.answer_done_cancels();

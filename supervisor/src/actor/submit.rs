@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-use ukai_protocol::control::{Joined, NewJob, ToBatch};
+use ukai_protocol::control::{Again, Joined, NewJob, ToBatch};
 use ukai_protocol::event::{BatchPlace, Event};
 use ukai_protocol::id::{BatchId, Id, JobId};
 use ukai_protocol::job::{Cause, CauseKind, JobSpec, JobStatus, Outcome};
@@ -99,11 +99,33 @@ impl State {
         Ok(())
     }
 
+    /// The emergency stop: nothing of what is being made durable is queued. The jobs that are on their way to the disk.
+    pub(super) fn stop_submissions(&mut self) -> Vec<JobId> {
+        const WHY: &str = "everything was cancelled while it was being queued";
+        for Waiting { answer, .. } in self.lists.drain(..) {
+            let _ = answer.send(Err(Refusal { why: format!("nothing was queued: {WHY}"), usage: false }));
+        }
+        let mut coming = Vec::new();
+        for submission in self.submissions.values_mut() {
+            submission.failed.get_or_insert_with(|| WHY.to_owned());
+            coming.extend(submission.new.iter().map(|new| new.id.clone()));
+        }
+        coming
+    }
+
     fn next_list(&mut self) {
         if self.submissions.values().any(|submission| submission.batch.is_some()) {
             return;
         }
         let Some(Waiting { jobs, to, answer }) = self.lists.pop_front() else { return };
+        if let Some(run) = self.unreadable.as_ref().filter(|_| to.again != Again::Always) {
+            let why = format!(
+                "nothing was queued: {run} cannot be read, so it is not known which lines have had their job; mend that \
+                 and start the server again, or make jobs of all lines with --again"
+            );
+            let _ = answer.send(Err(Refusal { why, usage: false }));
+            return self.next_list();
+        }
         let stands = |id: &JobId| {
             let outcome = self.jobs.get(id).and_then(|job| job.progress.outcome.as_ref());
             outcome.is_none_or(|outcome| outcome.status() == JobStatus::Completed)
@@ -141,7 +163,10 @@ impl State {
         let new: Vec<_> = ids
             .into_iter()
             .zip(jobs)
-            .map(|(id, (spec, batch))| New { id, spec: Arc::new(spec), batch, created: None })
+            .map(|(id, (spec, batch))| {
+                let spec = Arc::new(JobSpec { batch: batch.clone(), ..spec });
+                New { id, spec, batch, created: None }
+            })
             .collect();
         let number = self.next_order();
         let left = new.len();
@@ -175,7 +200,7 @@ impl State {
                 submission.failed = Some(format!("writing the file of its batch: {error}"));
                 self.queue_all(number);
             }
-            Ok(()) if submission.left > 0 => self.create(number),
+            Ok(()) if submission.left > 0 && submission.failed.is_none() => self.create(number),
             Ok(()) => self.queue_all(number),
         }
     }
@@ -221,11 +246,15 @@ impl State {
         let Some(Submission { new, batch, failed, answer, .. }) = self.submissions.remove(&number) else { return };
         if let (Some(_), Some(joined)) = (&failed, &batch) {
             // As its file says already.
-            self.batches.void(&joined.id, new.iter().map(|new| new.id.clone()));
+            self.batches.void(&joined.id, &joined.name, new.iter().map(|new| new.id.clone()));
         }
         let mut ids = Vec::with_capacity(new.len());
         for New { id, spec, batch, created } in new {
-            let Some(appended) = created else { continue };
+            let Some(appended) = created else {
+                // Nothing of it is there, and whoever waits for its end has it.
+                self.answer_cancels(&id);
+                continue;
+            };
             let (priority, order) = (spec.priority, self.next_order());
             self.jobs.insert(id.clone(), Job::new(Some(spec), appended.progress.clone(), Life::Queued, order));
             match &failed {

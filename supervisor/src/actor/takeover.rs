@@ -27,7 +27,11 @@ impl State {
         for Recovered { id, spec, progress, problem } in recovered {
             let order = self.next_order();
             let ended = progress.outcome.is_some() || problem.is_some();
+            let spec_is_unknown = spec.is_none();
             let spec = spec.map(|spec| Arc::new(*spec)).filter(|_| !ended);
+            if matches!(problem, Some(Problem::Io { .. })) && spec_is_unknown && progress.batch.is_none() {
+                self.unreadable = Some(id.clone());
+            }
             if let Some(problem) = problem {
                 let why = match problem {
                     Problem::Quarantined { why } | Problem::Io { why, .. } => why,

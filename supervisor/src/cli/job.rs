@@ -238,6 +238,7 @@ fn spec(job: JobFile, ground: &Ground, unnamed: impl FnOnce(&str) -> String) -> 
         needs_tools: job.needs_tools.unwrap_or(mode == Mode::Loop),
         limits: ground.limits,
         policy: ground.policy.clone(),
+        batch: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The jobs as their logs tell, where no server listens. Reads only: to cut, quarantine or finish anything takes the
 //! lock, which a supervisor that is just starting may hold.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 
 use ukai_protocol::control::{BatchRow, Happened, JobResult, JobRow};
@@ -16,13 +16,15 @@ use crate::store::batch_file::{self, BatchFile};
 use crate::store::event_log::{self, Splitter, TooLong};
 use crate::store::log_file::{self, ReadError};
 use crate::store::paths::StateDir;
-use crate::store::{StoreError, loader, quarantine, recovery};
+use crate::store::{StoreError, loader, quarantine, recovery, spec_file};
 
 /// Every job of the state directory, in the order in which they were submitted.
 pub(crate) fn rows(state: &StateDir) -> Result<Vec<JobRow>, Failure> {
-    let rows = ids(state)?.into_iter().filter_map(|id| read(state, id).transpose());
-    let mut rows = rows.collect::<Result<Vec<_>, _>>()?;
+    let mut rows: Vec<_> = ids(state)?.into_iter().filter_map(|id| read(state, id)).collect();
     batch::in_line_order(&mut rows, |row| row.batch.as_ref());
+    // What was never promised is no job to anybody.
+    let void: BTreeSet<JobId> = batch_file::read_all(state)?.files.into_iter().flat_map(|file| file.void).collect();
+    rows.retain(|row| !(row.status.is_ended() && void.contains(&row.id)));
     Ok(rows)
 }
 
@@ -46,15 +48,13 @@ fn ids(state: &StateDir) -> Result<Vec<JobId>, Failure> {
 }
 
 /// None: the run was being created when its supervisor died, and is no job.
-fn read(state: &StateDir, id: JobId) -> Result<Option<JobRow>, StoreError> {
+fn read(state: &StateDir, id: JobId) -> Option<JobRow> {
     match loader::load(state, &id, None) {
-        Ok(replay) if replay.state.progress.seq == 0 => Ok(None),
-        Ok(replay) => Ok(Some(row(id, &replay.state.progress))),
-        Err(StoreError::Unknown(_)) => Ok(None),
-        Err(error @ (StoreError::Corrupt { .. } | StoreError::Quarantined { .. })) => {
-            Ok(Some(damaged(state, id, &error)))
-        }
-        Err(error) => Err(error),
+        Ok(replay) if replay.state.progress.seq == 0 => None,
+        Ok(replay) => Some(row(id, &replay.state.progress)),
+        Err(StoreError::Unknown(_)) => None,
+        // One that is damaged, or cannot be read, hides none of the others.
+        Err(error) => Some(damaged(state, id, &error)),
     }
 }
 
@@ -69,8 +69,16 @@ pub(crate) fn row(id: JobId, progress: &Progress) -> JobRow {
 }
 
 fn damaged(state: &StateDir, id: JobId, error: &StoreError) -> JobRow {
-    let cause = Cause::new(CauseKind::Quarantined, error.to_string());
-    let progress = recovery::refused(quarantine::progress(state, &id), None, cause);
+    let kind = match error {
+        StoreError::Io { errno, .. } => CauseKind::Io(*errno),
+        _ => CauseKind::Quarantined,
+    };
+    let spec = match spec_file::load(&state.run(&id).spec()) {
+        Ok(spec_file::Loaded::Sound(spec)) => Some(spec),
+        Ok(spec_file::Loaded::Missing | spec_file::Loaded::Bad(_)) | Err(_) => None,
+    };
+    let cause = Cause::new(kind, error.to_string());
+    let progress = recovery::refused(quarantine::progress(state, &id), spec.as_deref(), cause);
     row(id, &progress)
 }
 

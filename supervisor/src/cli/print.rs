@@ -17,6 +17,13 @@ pub fn out(text: &str) -> bool {
     written(stdout.write_all(escaped(text).as_bytes()).and_then(|()| stdout.flush()))
 }
 
+/// Writes data to stdout as it is, for a program or a file; a terminal is still not steered by it.
+pub fn data(text: &str) -> bool {
+    let mut stdout = io::stdout().lock();
+    let text = if stdout.is_terminal() { escaped(text) } else { Cow::Borrowed(text) };
+    written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
 /// That nobody reads any more is no error; all else is one, told by [`lost`].
 pub fn written(result: io::Result<()>) -> bool {
     let Err(error) = result else { return true };

@@ -114,9 +114,9 @@ impl Printer {
             Printer::Jsonl => drop(print::out(&format!("{}\n", json::result(row, result)))),
             Printer::Csv { header_is_out } => {
                 if !std::mem::replace(header_is_out, true) {
-                    print::out(&csv(&CSV_HEADER)?);
+                    print::data(&csv(&CSV_HEADER)?);
                 }
-                print::out(&csv(&cells(row, result))?);
+                print::data(&csv(&cells(row, result))?);
             }
             Printer::Table(rows, texts) => {
                 rows.push(row.clone());

@@ -83,8 +83,9 @@ pub fn read_all(state: &StateDir) -> Result<Found, StoreError> {
                 Ok(file) => found.files.push(file),
                 Err(why) => found.bad.push((id, why)),
             },
-            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => found.bad.push((id, error.to_string())),
-            Err(error) => return Err(StoreError::io("reading", &path, &error)),
+            Err(error) if error.raw_os_error().is_none() => found.bad.push((id, error.to_string())),
+            // Nothing is known to be wrong with it, and its jobs know that they are of it.
+            Err(error) => tracing::error!("reading {}: {error}; the batch goes on without it", path.display()),
         }
     }
     found.files.sort_by(|a, b| a.id.cmp(&b.id));

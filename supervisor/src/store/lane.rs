@@ -140,15 +140,15 @@ impl Lane {
 
     /// How much of the log a snapshot should cover, where one is due: at every abort and pause, and when so many records
     /// came since the last that folding them again costs more (spec §10). A short run that completed is read once more,
-    /// if at all, and its log is as quick to read as a snapshot. One that is paused in the queue has nothing to keep, and
+    /// if at all, and its log is as quick to read as a snapshot. One that is paused or cancelled in the queue has nothing to keep, and
     /// thousands may be at once: a worker's state would wait behind their snapshots.
     #[must_use]
     pub fn snapshot_due(&self) -> Option<Acked> {
         let acked = self.acked.filter(|_| !self.snapshot.under_way)?;
         let behind = acked.seq.saturating_sub(self.snapshot.seq);
         let rests = match acked.status {
-            JobStatus::Aborted | JobStatus::Cancelled => true,
-            JobStatus::Paused => acked.ran,
+            JobStatus::Aborted => true,
+            JobStatus::Cancelled | JobStatus::Paused => acked.ran,
             _ => false,
         };
         (behind >= SNAPSHOT_EVERY || (rests && behind > 0)).then_some(acked)
@@ -188,7 +188,8 @@ mod tests {
             (JobStatus::Paused, true, 1, false),
             (JobStatus::Running, true, 2, false),
             (JobStatus::Running, true, 1 + SNAPSHOT_EVERY, true),
-            (JobStatus::Cancelled, false, 2, true),
+            (JobStatus::Cancelled, false, 2, false),
+            (JobStatus::Cancelled, true, 2, true),
             (JobStatus::Completed, true, 1, false),
         ] {
             let snapshot = SnapshotMark { seq: 1, under_way: false };

@@ -196,6 +196,7 @@ pub fn refused(mut progress: Progress, spec: Option<&JobSpec>, cause: Cause) -> 
     if let (0, Some(spec)) = (progress.seq, spec) {
         progress.name.clone_from(&spec.name);
         progress.priority = spec.priority;
+        progress.batch.clone_from(&spec.batch);
     }
     let outcome = Outcome::Ended(cause.clone());
     progress.status = outcome.status();

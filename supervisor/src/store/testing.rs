@@ -43,6 +43,7 @@ pub fn spec() -> JobSpec {
         needs_tools: true,
         limits: Limits { max_cost_usd: Some(0.1 + 0.2), ..Limits::default() },
         policy: Policy { deny: vec![Rule::new("Read(.env*)", "/work")], ..Policy::default() },
+        batch: None,
     }
 }
 

@@ -33,6 +33,7 @@ pub(super) fn jobs(folder: &Path) -> Vec<JobSpec> {
         needs_tools: true,
         limits: Limits::default(),
         policy: policy_file::shipped(),
+        batch: None,
     });
     jobs.collect()
 }

@@ -108,7 +108,7 @@ impl View {
             self.out(&json::result(row, result));
         }
         let why = table::why(row);
-        if !why.is_empty() || (self.live && !self.screen.is_terminal()) {
+        if self.live && (!why.is_empty() || !self.screen.is_terminal()) {
             let (name, why) = (print::brief(&row.name, NAME_CHARS_SHOWN), print::brief(&why, DELTA_CHARS_SHOWN));
             let why = if why.is_empty() { why } else { format!(": {why}") };
             let (ended, jobs) = (self.ended, self.jobs);
