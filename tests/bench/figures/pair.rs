@@ -59,9 +59,13 @@ impl Pair {
     }
 
     #[must_use]
-    pub fn middle(&self, figure: &str) -> Line {
+    pub fn middle(&self, figure: &str, aim: Option<Aim>) -> Line {
         let (ours, floor) = (self.ours_middle.median(), self.floor_middle.median());
-        Line::new(figure).ours(ours, "ms").floor(floor, "ms").ratio(ours / floor, None).spread("without start and end")
+        Line::new(figure).ours(ours, "ms").floor(floor, "ms").ratio(ours / floor, aim).spread(format!(
+            "{}; floor {}",
+            self.ours_middle.spread(),
+            self.floor_middle.spread()
+        ))
     }
 
     /// Per job. Means: the kernel tells processor time of other processes in steps of 10 ms, and sums are true to that.
