@@ -108,7 +108,7 @@ pub enum Msg {
     Recorded(Arc<Appended>),
     Created {
         submission: u64,
-        id: JobId,
+        place: usize,
         result: Result<Arc<Appended>, StoreError>,
     },
     Wrote {
@@ -264,7 +264,7 @@ impl Actor for Supervisor {
             }
             Msg::Status { answer } => state.status(answer),
             Msg::Recorded(appended) => state.recorded(&appended),
-            Msg::Created { submission, id, result } => state.created(submission, &id, result),
+            Msg::Created { submission, place, result } => state.created(submission, place, result),
             Msg::Wrote { job, what, result } => state.wrote(&job, what, result, now),
             Msg::RoutesSaved(result) => state.routes_saved(result),
             Msg::BatchSaved { occasion, result } => state.batch_saved(occasion, result),

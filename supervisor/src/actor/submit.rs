@@ -40,6 +40,8 @@ pub struct Submission {
     batch: Option<Joined>,
     /// Of its jobs, those that are not on disk yet.
     left: usize,
+    /// The batch's file says that it is whole.
+    whole: bool,
     failed: Option<String>,
     answer: Answer<Submitted>,
 }
@@ -133,7 +135,7 @@ impl State {
         let plan = self.batches.plan(jobs.iter().filter_map(|job| job.line.as_ref()), to.again, stands);
         let Some(id) = plan.join.clone().or_else(|| self.new_batch_id()) else {
             let _ = answer.send(Err(no_id()));
-            return;
+            return self.next_list();
         };
         let name = self.batches.get(&id).map_or(to.name, |batch| batch.name.clone());
         let lines = jobs.into_iter().zip(&plan.known).filter(|(_, known)| known.is_none());
@@ -153,7 +155,7 @@ impl State {
     ) {
         let Some(ids) = self.new_job_ids(jobs.len()) else {
             let _ = answer.send(Err(no_id()));
-            return;
+            return self.next_list();
         };
         let batch = batch.map(|(id, name, known)| {
             let mut new = ids.iter().cloned();
@@ -171,7 +173,7 @@ impl State {
         let number = self.next_order();
         let left = new.len();
         let announces = batch.is_some() && left > 0;
-        self.submissions.insert(number, Submission { new, batch, left, failed: None, answer });
+        self.submissions.insert(number, Submission { new, batch, left, whole: false, failed: None, answer });
         if announces {
             self.write_batch(number);
         } else if left > 0 {
@@ -183,10 +185,11 @@ impl State {
 
     /// With its new jobs named as void, until they are all there.
     fn write_batch(&mut self, number: u64) {
-        let Some(submission) = self.submissions.get(&number) else { return };
-        let Submission { new, batch: Some(joined), left, .. } = submission else { return };
+        let Some(submission) = self.submissions.get_mut(&number) else { return };
+        let Submission { new, batch: Some(joined), left, whole, failed, .. } = submission else { return };
         let mut void = self.batches.get(&joined.id).map(|batch| batch.void.clone()).unwrap_or_default();
-        if *left > 0 {
+        *whole = *left == 0 && failed.is_none();
+        if !*whole {
             void.extend(new.iter().map(|new| new.id.clone()));
         }
         let file = BatchFile::new(joined.id.clone(), joined.name.clone(), void, false);
@@ -201,18 +204,20 @@ impl State {
                 self.queue_all(number);
             }
             Ok(()) if submission.left > 0 && submission.failed.is_none() => self.create(number),
+            // Stopped while its file was made to say that it is whole: that is taken back before anybody is told.
+            Ok(()) if submission.whole && submission.failed.is_some() => self.write_batch(number),
             Ok(()) => self.queue_all(number),
         }
     }
 
     fn create(&self, number: u64) {
         let Some(submission) = self.submissions.get(&number) else { return };
-        for New { id, spec, batch, .. } in &submission.new {
+        for (place, New { id, spec, batch, .. }) in submission.new.iter().enumerate() {
             let (name, prompt, priority) = (spec.name.clone(), spec.prompt.clone(), spec.priority);
             let submitted = Event::Submitted { name, prompt, priority, batch: batch.clone() };
-            let (myself, created) = (self.myself.clone(), id.clone());
+            let myself = self.myself.clone();
             let reply = Reply::new(move |result| {
-                let _ = myself.cast(Msg::Created { submission: number, id: created, result });
+                let _ = myself.cast(Msg::Created { submission: number, place, result });
             });
             let spec = Box::new((**spec).clone());
             // A store that has ended answers by dropping the reply.
@@ -220,11 +225,12 @@ impl State {
         }
     }
 
-    pub(super) fn created(&mut self, number: u64, id: &JobId, result: Result<Arc<Appended>, StoreError>) {
+    /// `place`: of the job in its submission.
+    pub(super) fn created(&mut self, number: u64, place: usize, result: Result<Arc<Appended>, StoreError>) {
         let Some(submission) = self.submissions.get_mut(&number) else { return };
         match result {
             Ok(appended) => {
-                if let Some(new) = submission.new.iter_mut().find(|new| new.id == *id) {
+                if let Some(new) = submission.new.get_mut(place) {
                     new.created = Some(appended);
                 }
             }
@@ -245,7 +251,7 @@ impl State {
     fn queue_all(&mut self, number: u64) {
         let Some(Submission { new, batch, failed, answer, .. }) = self.submissions.remove(&number) else { return };
         if let (Some(_), Some(joined)) = (&failed, &batch) {
-            // As its file says already.
+            // As its file says.
             self.batches.void(&joined.id, &joined.name, new.iter().map(|new| new.id.clone()));
         }
         let mut ids = Vec::with_capacity(new.len());

@@ -59,6 +59,8 @@ pub(crate) struct Follow<'a> {
     context: &'a Context,
     jobs: BTreeMap<JobId, Watched>,
     order: Vec<JobId>,
+    /// Of them, those whose end is not known.
+    open: usize,
     view: View,
 }
 
@@ -77,7 +79,7 @@ impl<'a> Follow<'a> {
     pub fn new(context: &'a Context, order: Vec<JobId>, batch: Option<Batch>) -> Self {
         let jobs: BTreeMap<_, _> = order.iter().map(|id| (id.clone(), Watched::default())).collect();
         let view = View::new(context.output, batch, jobs.len());
-        Follow { context, jobs, order, view }
+        Follow { context, open: jobs.len(), jobs, order, view }
     }
 
     /// Until all have ended, or someone leaves. `wish` is asked again and again, and dropped while it waits.
@@ -88,7 +90,7 @@ impl<'a> Follow<'a> {
         let mut draw = tokio::time::interval(view::DRAW_EVERY);
         draw.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut link = self.subscribe().await?;
-        while self.jobs.values().any(|job| job.ended.is_none()) {
+        while self.open > 0 {
             tokio::select! {
                 told = link.next() => match told {
                     Ok(Some(response)) => {
@@ -123,9 +125,8 @@ impl<'a> Follow<'a> {
                 self.happened(&happened);
             })?;
         }
-        let ended = self.jobs.values().all(|job| job.ended.is_some());
         self.view.clear();
-        Ok(ended.then(|| self.results()))
+        Ok((self.open == 0).then(|| self.results()))
     }
 
     async fn subscribe(&mut self) -> Result<Client, Failure> {
@@ -184,6 +185,7 @@ impl<'a> Follow<'a> {
         if job.progress.outcome.is_some() && job.ended.is_none() {
             let row = JobRow::of(happened.job.clone(), &job.progress, String::new());
             job.end(&mut self.view, row, JobResult::of(&job.progress));
+            self.open -= 1;
         }
         false
     }
@@ -201,6 +203,7 @@ impl<'a> Follow<'a> {
                 let (row, result) = client.shown(row.id.as_str()).await?;
                 if job.ended.is_none() {
                     job.end(&mut self.view, row, result);
+                    self.open -= 1;
                 }
             } else if !job.waits
                 && let Some(note) = waits(&row)
