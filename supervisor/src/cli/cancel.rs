@@ -12,29 +12,20 @@ use ukai_protocol::{process, process_tree};
 use super::client::{Client, Who, server_or, unexpected};
 use super::context::Context;
 use super::failure::{FAILED, Failure};
+use super::which::Which;
 use super::{Output, offline, print};
 use crate::store::lock::LockError;
 use crate::store::writer::{Append, Writer};
 use crate::store::{Lock, Recovered, StoreError, loader};
 
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Ids, names or unique beginnings of ids, of jobs or batches
-    #[arg(value_name = "JOB", required_unless_present = "all")]
-    jobs: Vec<String>,
-    /// Every job that has not ended
-    #[arg(long, conflicts_with = "jobs")]
-    all: bool,
-}
-
 /// A server answers this from memory. One that does not is stopped or stuck, and no emergency stop waits for it.
 const STUCK_AFTER: Duration = Duration::from_secs(2);
 
-pub(crate) async fn cancel(context: &Context, args: Args) -> Result<u8, Failure> {
-    if args.all {
+pub(crate) async fn cancel(context: &Context, which: Which) -> Result<u8, Failure> {
+    if which.all {
         end_if_stuck(context).await?;
     }
-    let selection = if args.all { Selection::All } else { Selection::These(args.jobs) };
+    let selection = which.selection();
     let state = &context.state;
     let take = async || match state.root().exists() {
         true => Ok(Some(Lock::take(state)?)),

@@ -38,6 +38,7 @@ mod records;
 mod signals;
 mod table;
 mod tally;
+mod which;
 mod words;
 
 use context::Context;
@@ -99,11 +100,11 @@ enum Verb {
     /// Watch jobs to their ends: what happened so far, then what happens
     Attach(attach::Args),
     /// End jobs, with everything that they started
-    Cancel(cancel::Args),
+    Cancel(which::Which),
     /// Let jobs finish the call under way and then wait, without a process
-    Pause(pause::Args),
+    Pause(which::Which),
     /// Let paused jobs go on
-    Unpause(pause::Args),
+    Unpause(which::Which),
     /// Say what is in force here, where it comes from and what is missing
     Doctor,
     /// Play a scripted provider over HTTP
@@ -166,9 +167,9 @@ fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
             Verb::Show(args) => show::show(&context, &args).await,
             Verb::Logs(args) => logs::logs(&context, &args).await,
             Verb::Attach(args) => attach::attach(&context, &args).await,
-            Verb::Cancel(args) => cancel::cancel(&context, args).await,
-            Verb::Pause(args) => pause::pause(&context, args).await,
-            Verb::Unpause(args) => unpause::unpause(&context, args).await,
+            Verb::Cancel(which) => cancel::cancel(&context, which).await,
+            Verb::Pause(which) => pause::pause(&context, which).await,
+            Verb::Unpause(which) => unpause::unpause(&context, which).await,
             Verb::Doctor => doctor::doctor(&context).await,
             Verb::Demo(_) | Verb::Script(_) | Verb::Completions(_) => Ok(0),
         }

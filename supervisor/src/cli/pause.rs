@@ -5,22 +5,13 @@ use ukai_protocol::control::{JobRow, Request, Response, Selection};
 use super::client::{Client, unexpected};
 use super::context::Context;
 use super::failure::Failure;
+use super::which::Which;
 use super::{Output, print};
 
 const NO_SERVER: &str = "start one with `ukai serve`: nothing runs meanwhile, and who is paused stays so";
 
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Ids, names or unique beginnings of ids, of jobs or batches
-    #[arg(value_name = "JOB", required_unless_present = "all")]
-    jobs: Vec<String>,
-    /// Every job that has not ended
-    #[arg(long, conflicts_with = "jobs")]
-    all: bool,
-}
-
-pub(crate) async fn pause(context: &Context, args: Args) -> Result<u8, Failure> {
-    let rows = match ask(context, |jobs| Request::Pause { jobs }, args).await? {
+pub(crate) async fn pause(context: &Context, which: Which) -> Result<u8, Failure> {
+    let rows = match ask(context, |jobs| Request::Pause { jobs }, which).await? {
         Response::Paused { rows } => rows,
         other => return Err(unexpected(&other)),
     };
@@ -42,10 +33,9 @@ pub(crate) async fn pause(context: &Context, args: Args) -> Result<u8, Failure> 
 pub(super) async fn ask(
     context: &Context,
     request: impl FnOnce(Selection) -> Request,
-    args: Args,
+    which: Which,
 ) -> Result<Response, Failure> {
-    let jobs = if args.all { Selection::All } else { Selection::These(args.jobs) };
-    Client::connect_or_say(context, NO_SERVER).await?.ask(&request(jobs)).await
+    Client::connect_or_say(context, NO_SERVER).await?.ask(&request(which.selection())).await
 }
 
 pub(super) fn print_rows(context: &Context, rows: &[JobRow]) {

@@ -5,11 +5,11 @@ use ukai_protocol::control::{Request, Response};
 use super::client::unexpected;
 use super::context::Context;
 use super::failure::Failure;
-use super::pause::{self, Args};
-use super::print;
+use super::which::Which;
+use super::{pause, print};
 
-pub(crate) async fn unpause(context: &Context, args: Args) -> Result<u8, Failure> {
-    let (rows, starts) = match pause::ask(context, |jobs| Request::Unpause { jobs }, args).await? {
+pub(crate) async fn unpause(context: &Context, which: Which) -> Result<u8, Failure> {
+    let (rows, starts) = match pause::ask(context, |jobs| Request::Unpause { jobs }, which).await? {
         Response::Unpaused { rows, starts } => (rows, starts),
         other => return Err(unexpected(&other)),
     };
