@@ -89,6 +89,7 @@ impl Context {
             term_grace: Duration::from_millis(supervision.term_grace_ms),
             orphan_grace: Duration::from_millis(supervision.orphan_grace_ms),
             providers: providers.into_iter().map(provider).collect(),
+            park: config.park,
             worker_program,
         })
     }
@@ -108,6 +109,11 @@ fn provider(Ready { provider, key, .. }: Ready) -> Provider {
         timeouts: provider.timeouts,
         max_concurrency: provider.max_concurrency.map(|count| count as usize),
         supports_tools: None,
+        rates: Rates {
+            requests_per_minute: provider.requests_per_minute.unwrap_or_default(),
+            burst: provider.burst.unwrap_or_default(),
+            tokens_per_minute: provider.tokens_per_minute.unwrap_or_default(),
+        },
     }
 }
 

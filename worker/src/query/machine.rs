@@ -252,8 +252,8 @@ impl Machine {
         match answer {
             Answer::Wait { why, until_ms } => {
                 let why = match why {
-                    WaitWhy::NotBefore | WaitWhy::Backoff => WaitingFor::Provider,
-                    WaitWhy::Concurrency => WaitingFor::Lease,
+                    WaitWhy::NotBefore | WaitWhy::Backoff | WaitWhy::Breaker => WaitingFor::Provider,
+                    WaitWhy::Concurrency | WaitWhy::Rate => WaitingFor::Lease,
                 };
                 self.record(Event::Waiting { why, wait_ms: until_ms });
             }
@@ -275,6 +275,7 @@ impl Machine {
                     wait: answered.wait,
                     usage: Some(answered.usage),
                     limits_seen: answered.limits_seen,
+                    tools: (!answered.reply.calls.is_empty()).then_some(true),
                     ..report(&grant, AnswerClass::Success)
                 });
                 self.replied(&grant, answered, now);

@@ -54,6 +54,7 @@ pub(super) fn settings(context: &Context, scripted: &Scripted) -> Result<Setting
         timeouts: Timeouts::default(),
         max_concurrency: None,
         supports_tools: None,
+        rates: Rates::default(),
     };
     Ok(Settings {
         state_dir: context.state.root().to_owned(),
@@ -64,6 +65,7 @@ pub(super) fn settings(context: &Context, scripted: &Scripted) -> Result<Setting
         term_grace: Duration::from_secs(3),
         orphan_grace: Duration::from_secs(10),
         providers: PROVIDERS.iter().map(provider).collect(),
+        park: false,
         worker_program: worker_program()?,
     })
 }

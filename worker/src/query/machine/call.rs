@@ -122,6 +122,7 @@ impl Machine {
             wait: failure.wait,
             usage: failure.spent,
             limits_seen: failure.limits_seen,
+            tools: (failure.class == AnswerClass::NoTools).then_some(false),
             signature: failure.signature,
             ..report(grant, failure.class)
         });
