@@ -18,10 +18,14 @@ pub mod secret;
 pub mod control;
 pub mod session;
 
-// How words become bytes on a socket.
+// A question to a provider that belongs to no job.
+pub mod probe;
+
+// How words become bytes on a socket or in a pipe.
 pub mod codec;
 pub mod connection;
 pub mod frame;
+pub mod pipe;
 
 // The only doors to processes and to durable files.
 pub mod disk;

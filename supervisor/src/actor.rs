@@ -8,6 +8,7 @@ mod attempt;
 mod batch;
 mod lease;
 mod pause;
+mod probe;
 mod request;
 mod routes;
 mod submit;
@@ -25,16 +26,18 @@ use ukai_protocol::control::{BatchRow, JobResult, JobRow, NewJob, Selection, Ser
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::CauseKind;
 use ukai_protocol::lease::{Ask, Report};
+use ukai_protocol::probe::ProbeAnswer;
 use ukai_protocol::session::Hello;
 
 use crate::batch::Batches;
 use crate::pool::actor::{Over, Pool};
 use crate::pool::link::Incoming;
+use crate::probe::ProbeError;
 use crate::queue::Queue;
 use crate::restart::Storm;
 use crate::route::router::Router;
 use crate::store::batch_file::BatchFile;
-use crate::store::routes::NotBefore;
+use crate::store::routes::Found;
 use crate::store::{Appended, Recovered, StoreError};
 use crate::table::Job;
 
@@ -59,6 +62,8 @@ pub enum LeaseWord {
     Ask(Ask),
     Withdraw { call: u64 },
     Report(Report),
+    /// It came back from an earlier supervisor, and has said what it was told meanwhile.
+    Returned,
 }
 
 pub enum Msg {
@@ -117,7 +122,14 @@ pub enum Msg {
         result: Result<(), StoreError>,
     },
 
-    RoutesSaved(io::Result<()>),
+    RoutesSaved {
+        revision: u64,
+        result: io::Result<()>,
+    },
+    Probed {
+        lease: u64,
+        result: Result<Box<ProbeAnswer>, ProbeError>,
+    },
     /// A batch's file was written, or not.
     BatchSaved {
         occasion: Occasion,
@@ -164,8 +176,8 @@ pub struct Arguments {
     /// In the order of submission.
     pub recovered: Vec<Recovered>,
     pub batches: Vec<BatchFile>,
-    /// What providers asked an earlier supervisor to wait for.
-    pub not_before: Vec<NotBefore>,
+    /// What an earlier supervisor knew of the provider accounts.
+    pub routes: Found,
     /// Filled with this actor before anything can be recorded.
     pub address: Arc<OnceLock<ActorRef<Msg>>>,
 }
@@ -204,11 +216,12 @@ impl Actor for Supervisor {
     type Arguments = Arguments;
 
     async fn pre_start(&self, myself: ActorRef<Msg>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
-        let Arguments { pool, notifier, recovered, batches, not_before, address } = arguments;
+        let Arguments { pool, notifier, recovered, batches, routes, address } = arguments;
         if address.set(myself.clone()).is_err() {
             return Err("the address of the supervisor is taken".into());
         }
         let settings = pool.settings.clone();
+        let now = Instant::now();
         Ok({
             let mut state = State {
                 myself,
@@ -216,7 +229,7 @@ impl Actor for Supervisor {
                 jobs: BTreeMap::new(),
                 orders: 0,
                 queue: Queue::new(settings.max_workers),
-                router: Router::new(settings.providers.clone(), settings.max_workers),
+                router: Router::new(settings.providers.clone(), settings.max_workers, settings.park, now),
                 routes: routes::Routes::default(),
                 storm: Storm::default(),
                 batches: Batches::default(),
@@ -234,8 +247,8 @@ impl Actor for Supervisor {
                 alarm: None,
                 pool,
             };
-            state.recall_waits(&not_before, Instant::now());
-            state.take_over(batches, recovered);
+            state.recall_routes(routes, now);
+            state.take_over(batches, recovered, now);
             state
         })
     }
@@ -266,7 +279,8 @@ impl Actor for Supervisor {
             Msg::Recorded(appended) => state.recorded(&appended),
             Msg::Created { submission, place, result } => state.created(submission, place, result),
             Msg::Wrote { job, what, result } => state.wrote(&job, what, result, now),
-            Msg::RoutesSaved(result) => state.routes_saved(result),
+            Msg::RoutesSaved { revision, result } => state.routes_saved(revision, result),
+            Msg::Probed { lease, result } => state.probed(lease, result, now),
             Msg::BatchSaved { occasion, result } => state.batch_saved(occasion, result),
             Msg::Hello { hello, incoming } => state.hello(hello, incoming),
             Msg::Lease { job, attempt, word } => state.lease(&job, attempt, word, now),
@@ -313,10 +327,16 @@ impl State {
     fn settle(&mut self, now: Instant) {
         self.start_jobs(now);
         self.save_routes(now);
-        self.tell_leases();
+        if self.may_lease(now) {
+            self.router.place(now);
+            self.save_routes(now);
+            self.tell_leases();
+            self.send_probes();
+        }
+        self.tell_breakers(now);
         self.answer_drains();
         self.answer_idlers(now);
-        self.set_alarm();
+        self.set_alarm(now);
     }
 
     fn wake(&mut self, now: Instant) {
@@ -326,9 +346,9 @@ impl State {
         self.end_backoffs(now);
     }
 
-    fn set_alarm(&mut self) {
+    fn set_alarm(&mut self, now: Instant) {
         let backoff = self.backoffs.first().map(|(until, _)| *until);
-        let next = [self.storm.poll_timeout(), self.router.poll_timeout(), self.opening, backoff];
+        let next = [self.storm.poll_timeout(), self.routes_timeout(now), self.opening, backoff];
         let next = next.into_iter().flatten().min();
         if next == self.alarm.as_ref().map(|(at, _)| *at) {
             return;

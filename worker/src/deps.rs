@@ -1,6 +1,5 @@
 //! What the query loop depends on, in one struct: the model, the clock, the tools, the policy. Tests script them.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -73,7 +72,7 @@ fn over_http(http: Http, tools: Vec<Definition>) -> CallModel {
         let (http, tools) = (http.clone(), tools.clone());
         Box::pin(async move {
             let Attempt { grant, system, messages, cancel, on_progress } = attempt;
-            let used = used_ids(&messages);
+            let used = provider::used_ids(&messages);
             let request = Request {
                 model: &grant.model,
                 system: Some(&system),
@@ -84,13 +83,4 @@ fn over_http(http: Http, tools: Vec<Definition>) -> CallModel {
             provider::attempt(&http, &grant, request, &used, on_progress, cancel).await
         })
     })
-}
-
-/// A provider may re-use ids between turns; in the conversation each stands once.
-fn used_ids(messages: &[Arc<Message>]) -> HashSet<&str> {
-    let calls = messages.iter().flat_map(|message| match &**message {
-        Message::Assistant { calls, .. } => calls.as_slice(),
-        Message::User { .. } | Message::Result { .. } => &[],
-    });
-    calls.map(|call| call.id.as_str()).collect()
 }

@@ -15,6 +15,7 @@ pub mod tool;
 
 mod job;
 mod log;
+mod probe;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ use std::process::ExitCode;
 const EX_USAGE: u8 = 64;
 
 const USAGE: &str = "usage: ukai-worker job --socket PATH --id ID --attempt N   (token on stdin; started by ukai)
+       ukai-worker probe                                (request on stdin; started by ukai)
        ukai-worker script serve FILE [--wire openai|anthropic] [--listen ADDR] [--record FILE]
        ukai-worker --version";
 
@@ -35,6 +37,7 @@ pub fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next().as_deref().and_then(std::ffi::OsStr::to_str) {
         Some("job") => job::main(args.collect()),
+        Some("probe") => probe::main(args.collect()),
         Some("script") => provider::script::serve_main(args.collect()),
         Some("--version") => {
             say(&format!("ukai-worker {}", env!("CARGO_PKG_VERSION")));

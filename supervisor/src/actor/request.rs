@@ -73,7 +73,7 @@ impl State {
             Opening::At(at) => {
                 format!("no provider may be asked for another {} s", at.saturating_duration_since(now).as_secs())
             }
-            Opening::Never => "its providers are closed: mend the account and restart the server".to_owned(),
+            Opening::Never => "its providers stay OPEN until a person resets them: see `ukai providers`".to_owned(),
         }
     }
 
@@ -197,6 +197,7 @@ impl State {
         if std::mem::replace(&mut self.draining, true) {
             return;
         }
+        self.save_routes_at_the_end();
         for (id, job) in &mut self.jobs {
             match (job.life, &job.worker) {
                 (Life::Attempt { .. }, Some(worker)) => {
@@ -224,7 +225,10 @@ impl State {
     /// A process, or a record about one, is under way.
     pub(super) fn is_busy(&self) -> bool {
         let busy = |job: &Job| matches!(job.life, Life::Attempt { .. } | Life::Interrupting { .. } | Life::Closing);
-        let records = !self.submissions.is_empty() || !self.lists.is_empty() || !self.pauses.is_empty();
+        let records = !self.submissions.is_empty()
+            || !self.lists.is_empty()
+            || !self.pauses.is_empty()
+            || self.is_saving_routes();
         records || self.queue.running() > 0 || self.jobs.values().any(busy)
     }
 

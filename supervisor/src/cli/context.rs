@@ -12,6 +12,7 @@ use ukai_protocol::disk;
 use super::failure::Failure;
 use super::{Global, Output, print};
 use crate::config::load::{self, Loaded, Ready};
+use crate::route::account::Rates;
 use crate::settings::{Provider, Settings};
 use crate::store::paths::{SOCKET_PATH_BYTES_MAX, StateDir, socket_path};
 

@@ -58,7 +58,7 @@ fn configuration(context: &Context) -> Vec<Fact> {
     let cost = limits.max_cost_usd.map_or_else(|| "none".to_owned(), |usd| usd.to_string());
     let values = [
         ("max_workers", config.max_workers.to_string()),
-        ("when_all_open", "abort".to_owned()),
+        ("when_all_open", if config.park { "park" } else { "abort" }.to_owned()),
         ("limits.steps", limits.steps.to_string()),
         ("limits.tool_calls", limits.tool_calls.to_string()),
         ("limits.tokens", limits.tokens.to_string()),

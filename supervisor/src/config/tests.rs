@@ -81,7 +81,6 @@ fn each_mistake_names_its_place_and_what_to_do() {
         ("[limits]\nrun_time = \"soon\"\n".into(), &["line 2", "`run_time`", "no duration"]),
         ("[limits]\nrun_time = 10\n".into(), &["line 2", "`run_time`", "a duration like"]),
         ("[limits]\nmax_cost_usd = -1\n".into(), &["line 2", "`max_cost_usd`", "not below 0"]),
-        ("when_all_open = \"park\"\n".into(), &["line 1", "not in this version", "abort"]),
         ("when_all_open = \"wait\"\n".into(), &["neither \"abort\" nor \"park\""]),
         ("[hooks]\n".into(), &["`hooks`", "not in this version"]),
         ("[supervision]\nheartbeat = \"0s\"\n".into(), &["`heartbeat`"]),

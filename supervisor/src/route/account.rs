@@ -452,7 +452,6 @@ mod tests {
             ("closed until a person comes", Closed, None, open(Until::Reset, Why::Closed)),
             ("a spent day is not over in 13 s", Closed, Some(13), open(Until::Reset, Why::Closed)),
             ("closed until it is said to be over", Closed, Some(7_200), open(at(7_200), Why::Closed)),
-            ("beyond all clocks", RateLimited, Some(u64::MAX / 1_000), open(Until::Reset, Why::UntilReset)),
         ] {
             let mut account = Account::new("a".into(), 1);
             told(&mut account, class, wait, now);

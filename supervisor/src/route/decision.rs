@@ -9,7 +9,7 @@ use ukai_protocol::id::JobId;
 
 use super::breaker::{Until, Why};
 use super::fit::Unfit;
-use super::survey::{ATTEMPTS_ALONE_MAX, ATTEMPTS_WITH_ALTERNATIVE_MAX, Choice, FALLBACKS_MAX, Seen, View};
+use super::survey::{ATTEMPTS_ALONE_MAX, ATTEMPTS_WITH_ALTERNATIVE_MAX, Choice, Seen, View};
 use crate::settings::Provider;
 
 /// Jobs of which the last decision is kept: a night's batch.
@@ -79,10 +79,10 @@ pub fn words(seen: &[Seen], providers: &[Provider], now: Instant) -> String {
 fn line(seen: &Seen, at: Instant) -> String {
     let mut line = view(seen.view, at);
     if seen.attempts > 0 {
-        let max = if seen.left { ATTEMPTS_ALONE_MAX } else { ATTEMPTS_WITH_ALTERNATIVE_MAX };
-        let left = if seen.left { ", left for another" } else { "" };
+        let left = if seen.left { ", and left" } else { "" };
         line.push_str(&format!(
-            " (asked {} × for this call{left}; {max} × and {FALLBACKS_MAX} changes are the bounds)",
+            " (asked {} × for this call{left}; at most {ATTEMPTS_WITH_ALTERNATIVE_MAX} × while another may be asked, \
+             else {ATTEMPTS_ALONE_MAX} ×)",
             seen.attempts
         ));
     }

@@ -210,7 +210,8 @@ impl Router {
         if let Some(usage) = report.usage.filter(|usage| !usage.estimated) {
             self.estimates[lease.provider].learn(lease.window, usage.input);
         }
-        self.learn(lease.provider, report.tools);
+        let refused = (report.class == AnswerClass::NoTools).then_some(false);
+        self.learn(lease.provider, refused.or(report.tools));
         self.remember(job, lease.provider, report, now, roll);
     }
 
@@ -551,6 +552,11 @@ impl Router {
             };
         }
         opening
+    }
+
+    /// By account, in a fixed order.
+    pub fn breakers(&self) -> impl Iterator<Item = (&str, breaker::Standing)> {
+        self.accounts.iter().map(|account| (account.name.as_str(), account.breaker()))
     }
 
     pub fn providers(&self) -> impl Iterator<Item = (&Provider, &Account)> {

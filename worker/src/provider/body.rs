@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::classify::{Clock, Failure};
 use super::wire::draft::REPLY_BYTES_MAX;
 use super::wire::{Assembler, Delta, Trouble};
-use super::{Progress, sse};
+use super::{Progress, Raw, sse};
 use crate::http::{Answer, TransportError};
 
 /// Of a refusal only its beginning is read: the error stands there, a page of a proxy has no end.
@@ -186,7 +186,9 @@ where
         }
     }
     let text = String::from_utf8_lossy(&bytes);
-    let delta = assembler.whole(text.trim_start_matches('\u{FEFF}')).map_err(|trouble| Failure::trouble(&trouble))?;
+    let text = text.trim_start_matches('\u{FEFF}');
+    on_progress(Progress::Raw(Raw::Body(text)));
+    let delta = assembler.whole(text).map_err(|trouble| Failure::trouble(&trouble))?;
     show(&delta, on_progress);
     Ok(assembler)
 }
@@ -212,6 +214,7 @@ where
         loop {
             let event = decoder.poll().map_err(|error| Failure::trouble(&Trouble::Unreadable(error.to_string())))?;
             let Some(event) = event else { break };
+            on_progress(Progress::Raw(Raw::Event { name: &event.name, data: &event.data }));
             let delta = assembler.event(&event.name, &event.data).map_err(|trouble| Failure::trouble(&trouble))?;
             if delta.content {
                 body.came += (delta.text.len() as u64).max(1);

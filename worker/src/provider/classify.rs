@@ -44,6 +44,8 @@ pub enum Clock {
     Connect,
     FirstContent,
     Idle,
+    /// Of a probe as a whole.
+    Probe,
 }
 
 impl Failure {
@@ -71,6 +73,7 @@ impl Failure {
             Clock::Connect => ("timeout:connect", "no connection"),
             Clock::FirstContent => ("timeout:first_content", "no content"),
             Clock::Idle => ("timeout:idle", "not a byte more"),
+            Clock::Probe => ("timeout:probe", "no whole answer"),
         };
         Failure::new(AnswerClass::Timeout, signature, &format!("{what} within {:.1} s", after.as_secs_f64()))
     }

@@ -14,12 +14,14 @@ mod told;
 pub mod wire;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use http::HeaderMap;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
-use ukai_protocol::lease::{Grant, LimitsSeen, Wait};
-use ukai_protocol::message::Usage;
+use ukai_protocol::lease::{AnswerClass, Grant, LimitsSeen, Report, Wait};
+use ukai_protocol::message::{Message, Usage};
 
 use crate::http::{Http, Post};
 use body::Body;
@@ -34,6 +36,26 @@ pub enum Progress<'a> {
     /// So many bytes came, comments and pings among them: a sign of life.
     Bytes(usize),
     Text(&'a str),
+    /// The exchange itself, for who keeps evidence of it. No sign of life.
+    Raw(Raw<'a>),
+}
+
+/// What went over the wire, as it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Raw<'a> {
+    /// The body of the request.
+    Sent(&'a [u8]),
+    Head {
+        status: u16,
+        headers: &'a HeaderMap,
+    },
+    /// One event of a stream.
+    Event {
+        name: &'a str,
+        data: &'a str,
+    },
+    /// A body that is no stream: a whole reply, or a refusal.
+    Body(&'a str),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +66,42 @@ pub struct Answered {
     pub limits_seen: LimitsSeen,
     /// A "not before" that came with the reply: a bucket that it emptied.
     pub wait: Option<Wait>,
+}
+
+/// What the router is told of an attempt.
+#[must_use]
+pub fn report(grant: &Grant, result: &Result<Answered, Failure>) -> Report {
+    let report =
+        Report { lease: grant.lease, generation: grant.generation, account: grant.account.clone(), ..Report::default() };
+    match result {
+        Ok(answered) => Report {
+            class: AnswerClass::Success,
+            wait: answered.wait,
+            limits_seen: answered.limits_seen,
+            usage: Some(answered.usage),
+            tools: (!answered.reply.calls.is_empty()).then_some(true),
+            ..report
+        },
+        Err(failure) => Report {
+            class: failure.class,
+            wait: failure.wait,
+            limits_seen: failure.limits_seen,
+            usage: failure.spent,
+            tools: (failure.class == AnswerClass::NoTools).then_some(false),
+            signature: failure.signature.clone(),
+            ..report
+        },
+    }
+}
+
+/// A provider may re-use ids between turns; in the conversation each stands once.
+#[must_use]
+pub fn used_ids(messages: &[Arc<Message>]) -> HashSet<&str> {
+    let calls = messages.iter().flat_map(|message| match &**message {
+        Message::Assistant { calls, .. } => calls.as_slice(),
+        Message::User { .. } | Message::Result { .. } => &[],
+    });
+    calls.map(|call| call.id.as_str()).collect()
 }
 
 /// Asks once. `used`: the ids of all calls in the conversation. Cancelling drops the connection.
@@ -82,6 +140,7 @@ where
     let body = wire::body(grant.wire, request, &grant.provider, &url)
         .map_err(|error| Failure::internal(&format!("the request could not be written: {error}")))?;
     let sent = body.len() as u64;
+    on_progress(Progress::Raw(Raw::Sent(&body)));
 
     let first_content = Duration::from_millis(grant.timeouts.first_content_ms);
     let deadline = Instant::now() + first_content;
@@ -94,9 +153,11 @@ where
     let received_at = SystemTime::now();
     let answer_headers = answer.headers.clone();
     let told = |failure| classify::with_headers(failure, &answer_headers, received_at);
+    on_progress(Progress::Raw(Raw::Head { status: answer.status, headers: &answer_headers }));
 
     if answer.status != 200 {
         let body = body::refusal(&mut answer).await;
+        on_progress(Progress::Raw(Raw::Body(&body)));
         return Err(told(classify::refused(answer.status, &answer_headers, &body)));
     }
     let mut body = Body::new(answer, deadline, first_content, Duration::from_millis(grant.timeouts.idle_ms));

@@ -136,6 +136,7 @@ async fn ask_with(acts: Vec<Act>, timeouts: Timeouts, cancel: CancellationToken)
     let on_progress = |progress: Progress<'_>| match progress {
         Progress::Text(piece) => text.push_str(piece),
         Progress::Bytes(count) => bytes += count,
+        Progress::Raw(_) => {}
     };
     let result = attempt(&http, &grant, request, &HashSet::new(), on_progress, cancel).await;
     drop(http);

@@ -203,11 +203,13 @@ impl State {
             system: self.machine.state().system.clone().unwrap_or_default(),
             messages: self.machine.window(),
             cancel: self.cancel.turn.child_token(),
-            on_progress: Box::new(move |progress| {
-                outbox.progressed();
-                if let Progress::Text(text) = progress {
+            on_progress: Box::new(move |progress| match progress {
+                Progress::Bytes(_) => outbox.progressed(),
+                Progress::Text(text) => {
+                    outbox.progressed();
                     outbox.delta(step, text);
                 }
+                Progress::Raw(_) => {}
             }),
         };
         let answer = (self.deps.call_model)(attempt);

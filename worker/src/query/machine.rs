@@ -30,11 +30,10 @@ use ukai_protocol::message::{Call, Message};
 use ukai_protocol::policy::Judgement;
 use ukai_protocol::run_state::{Illegal, RunState};
 
-use self::record::report;
 use super::limits::{self, Clocks};
 use crate::context::Context;
-use crate::provider::Answered;
 use crate::provider::classify::Failure;
+use crate::provider::{self, Answered};
 use crate::tool::Flags;
 
 /// An empty reply is asked for again this often (spec §3).
@@ -269,17 +268,9 @@ impl Machine {
             _ => return,
         };
         self.phase = Phase::Deciding;
+        self.report_of(provider::report(&grant, &result));
         match result {
-            Ok(answered) => {
-                self.report_of(Report {
-                    wait: answered.wait,
-                    usage: Some(answered.usage),
-                    limits_seen: answered.limits_seen,
-                    tools: (!answered.reply.calls.is_empty()).then_some(true),
-                    ..report(&grant, AnswerClass::Success)
-                });
-                self.replied(&grant, answered, now);
-            }
+            Ok(answered) => self.replied(&grant, answered, now),
             Err(failure) => self.failed(attempt, &grant, failure, now),
         }
     }

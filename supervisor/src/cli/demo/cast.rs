@@ -10,6 +10,7 @@ use super::provider::Provider as Scripted;
 use crate::cli::context::{Context, worker_program};
 use crate::cli::failure::Failure;
 use crate::policy_file;
+use crate::route::account::Rates;
 use crate::settings::{Provider, Settings};
 
 /// Plain words, so that `git grep` and `grep` read them as Grep does.

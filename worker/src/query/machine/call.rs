@@ -118,14 +118,6 @@ impl Machine {
     }
 
     pub(super) fn failed(&mut self, attempt: u32, grant: &Grant, failure: Failure, now: Instant) {
-        self.report_of(Report {
-            wait: failure.wait,
-            usage: failure.spent,
-            limits_seen: failure.limits_seen,
-            tools: (failure.class == AnswerClass::NoTools).then_some(false),
-            signature: failure.signature,
-            ..report(grant, failure.class)
-        });
         let fatal = failure.fatal.or(match failure.class {
             AnswerClass::ContextOverflow => Some(CauseKind::ContextOverflow),
             AnswerClass::Rejected => Some(CauseKind::ProviderRejected),
