@@ -355,7 +355,8 @@ impl Router {
             _ if self.shut.is_some() => self.shut.clone().map_or(Answer::Park, |cause| Answer::Refuse { cause }),
             Choice::Grant(provider) => Answer::Grant(Box::new(self.grant(job, provider, now))),
             Choice::Wait { provider, why, until } => {
-                if why == WaitWhy::Rate {
+                let in_line = |seen: &Seen| seen.provider == provider && matches!(seen.view, View::Rate(_));
+                if seen.iter().any(in_line) {
                     let account = self.account_of[provider];
                     queued[account] = queued[account].max(until);
                 }

@@ -467,7 +467,7 @@ fn who_changes_over_waits_for_a_thin_bucket_to_fill_and_no_longer_than_a_minute(
     let mut bench = drained(60, None);
     assert_eq!(bench.ask(20, 1), ["Rate Some(2001)"], "from 10 % to 30 %");
     assert_eq!(bench.ask_for(21, ask(1), pinned()), ["b"], "who belongs there does not wait for that");
-    assert_eq!(bench.after(Duration::from_millis(2_001)), [] as [&str; 0]);
+    assert_eq!(bench.after(Duration::from_millis(2_001)), [] as [&str; 0], "another one went meanwhile");
     assert_eq!(bench.after(SECOND), ["b"]);
     let mut bench = drained(1, Some(provider("c")));
     assert_eq!(bench.ask(20, 1), ["c"], "two minutes are too long, and there is another");
