@@ -1,9 +1,9 @@
 //! Worker processes: one job actor each, from before the start of the process until after its last record is stored.
 
 pub mod actor;
-mod exit;
+pub(crate) mod exit;
 pub mod link;
 pub mod reaper;
 mod silence;
 pub mod spawn;
-mod stderr;
+pub(crate) mod stderr;
