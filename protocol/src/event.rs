@@ -165,6 +165,8 @@ pub struct ProcessMark {
 pub enum Why {
     /// The system prompt: composed once, the same to the byte in every call.
     System,
+    /// Records were lost here, and the conversation goes on without them: the model is told.
+    Lost,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -305,6 +305,7 @@ impl RunState {
         match event {
             Event::Submitted { prompt, .. } => self.messages.push(Message::User { text: prompt.clone() }.into()),
             Event::Injected { why: Why::System, text } => self.system = Some(text.clone()),
+            Event::Injected { why: Why::Lost, text } => self.messages.push(Message::User { text: text.clone() }.into()),
             Event::LimitWarned { limit, .. } => self.warned.push(*limit),
             Event::Replied { text, calls, opaque, stop, .. } => self.replied(text, calls, opaque, *stop),
             Event::Judged { call, tool, input, read_only, judgement } => {

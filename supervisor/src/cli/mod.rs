@@ -15,6 +15,7 @@ mod doctor;
 mod logs;
 mod ls;
 mod pause;
+mod quarantine;
 mod results;
 mod run;
 mod script;
@@ -105,6 +106,8 @@ enum Verb {
     Pause(which::Which),
     /// Let paused jobs go on
     Unpause(which::Which),
+    /// List what was put aside because it does not verify, and go on without it
+    Quarantine(quarantine::Args),
     /// Say what is in force here, where it comes from and what is missing
     Doctor,
     /// Play a scripted provider over HTTP
@@ -170,6 +173,7 @@ fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
             Verb::Cancel(which) => cancel::cancel(&context, which).await,
             Verb::Pause(which) => pause::pause(&context, which).await,
             Verb::Unpause(which) => unpause::unpause(&context, which).await,
+            Verb::Quarantine(args) => quarantine::quarantine(&context, args),
             Verb::Doctor => doctor::doctor(&context).await,
             Verb::Demo(_) | Verb::Script(_) | Verb::Completions(_) => Ok(0),
         }

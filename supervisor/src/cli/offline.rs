@@ -96,11 +96,20 @@ fn batches(state: &StateDir, rows: &[JobRow]) -> Result<Batches, Failure> {
     Ok(batches)
 }
 
+/// The one job that is meant.
+pub(crate) fn job_meant(state: &StateDir, typed: &str) -> Result<JobId, Failure> {
+    meant_of(state, &rows(state)?, typed)
+}
+
+fn meant_of(state: &StateDir, rows: &[JobRow], typed: &str) -> Result<JobId, Failure> {
+    let batches = batches(state, rows)?;
+    Ok(naming::job_meant(names(rows), batches.names(), typed).map_err(Failure::usage)?.clone())
+}
+
 /// One row and its result.
 pub(crate) fn shown(state: &StateDir, typed: &str) -> Result<(JobRow, JobResult), Failure> {
     let rows = rows(state)?;
-    let batches = batches(state, &rows)?;
-    let id = naming::job_meant(names(&rows), batches.names(), typed).map_err(Failure::usage)?.clone();
+    let id = meant_of(state, &rows, typed)?;
     let row = rows.into_iter().find(|row| row.id == id);
     let row = row.ok_or_else(|| Failure::failed(format!("{id} vanished while it was looked for; try again")))?;
     let result = result(state, &row.id);

@@ -19,7 +19,7 @@ use super::paths::StateDir;
 
 const SCHEMA: u64 = 1;
 /// As many void jobs as a queue holds, many times over.
-const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
+pub(super) const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchFile {
@@ -106,7 +106,7 @@ pub fn recover_all(state: &StateDir) -> Result<Vec<BatchFile>, StoreError> {
     Ok(files)
 }
 
-fn decode(bytes: &[u8], id: &BatchId) -> Result<BatchFile, String> {
+pub(super) fn decode(bytes: &[u8], id: &BatchId) -> Result<BatchFile, String> {
     if !checksum::is_sealed(bytes) {
         return Err("its checksum does not match".to_owned());
     }

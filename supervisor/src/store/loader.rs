@@ -137,20 +137,8 @@ pub fn open(state: &StateDir, id: &JobId) -> Result<Opened, StoreError> {
         let state = RunState { progress, ..RunState::default() };
         return Ok(Opened::Run(Box::new(RunFound { spec, state, log_bytes, snapshot_seq })));
     }
-    let (spec_found, spec) = match spec {
-        spec_file::Loaded::Missing => (SpecFound::Missing, None),
-        spec_file::Loaded::Sound(spec) => (SpecFound::Sound, Some(spec)),
-        spec_file::Loaded::Bad(why) => (SpecFound::Bad(why), None),
-    };
-    let Examined { log, snapshot, replay, snapshot_seq } = examine(&run)?;
-    let found = Found {
-        spec: spec_found,
-        log,
-        snapshot,
-        outputs: holds_anything(&run.outputs())?,
-        refused_before: state.quarantine_of(id).is_dir(),
-    };
-    match (recovery::judge(found), spec) {
+    let Looked { verdict, spec, replay, snapshot_seq } = look(state, id, spec)?;
+    match (verdict, spec) {
         (Verdict::Never, _) => {
             tracing::warn!("{id} was being submitted when ukai ended, and never acknowledged: removed");
             disk::remove_dir_all(run.root()).map_err(|error| StoreError::io("removing", run.root(), &error))?;
@@ -166,6 +154,41 @@ pub fn open(state: &StateDir, id: &JobId) -> Result<Opened, StoreError> {
         }
         (Verdict::Refuse { why, aside }, spec) => quarantine::refuse(state, id, why, &aside, spec, replay),
     }
+}
+
+/// Whether a run is refused as its files lie now. Looks only.
+pub fn is_refused(state: &StateDir, id: &JobId) -> Result<bool, StoreError> {
+    let run = state.run(id);
+    if !run.root().is_dir() {
+        return Ok(false);
+    }
+    let spec = spec_file::load(&run.spec()).map_err(|error| StoreError::io("reading", &run.spec(), &error))?;
+    Ok(matches!(look(state, id, spec)?.verdict, Verdict::Refuse { .. }))
+}
+
+struct Looked {
+    verdict: Verdict,
+    spec: Option<Box<JobSpec>>,
+    replay: Replay,
+    snapshot_seq: u64,
+}
+
+fn look(state: &StateDir, id: &JobId, spec: spec_file::Loaded) -> Result<Looked, StoreError> {
+    let run = state.run(id);
+    let (spec_found, spec) = match spec {
+        spec_file::Loaded::Missing => (SpecFound::Missing, None),
+        spec_file::Loaded::Sound(spec) => (SpecFound::Sound, Some(spec)),
+        spec_file::Loaded::Bad(why) => (SpecFound::Bad(why), None),
+    };
+    let Examined { log, snapshot, replay, snapshot_seq } = examine(&run)?;
+    let found = Found {
+        spec: spec_found,
+        log,
+        snapshot,
+        outputs: holds_anything(&run.outputs())?,
+        refused_before: state.quarantine_of(id).is_dir(),
+    };
+    Ok(Looked { verdict: recovery::judge(found), spec, replay, snapshot_seq })
 }
 
 /// The cheap road: a run that has ended, and whose snapshot covers its log to the byte.

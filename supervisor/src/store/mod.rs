@@ -4,7 +4,9 @@
 //! file of its own, synced on a thread of its own: a log for all jobs would save under a tenth and be a second truth.
 
 // On disk.
+pub mod artifacts;
 pub mod batch_file;
+pub mod capabilities;
 pub mod checksum;
 pub mod event_log;
 pub mod paths;

@@ -125,6 +125,18 @@ impl StateDir {
         self.root.join("routes.json")
     }
 
+    /// Which provider was seen to take tools.
+    #[must_use]
+    pub fn capabilities(&self) -> PathBuf {
+        self.supervisor().join("capabilities.json")
+    }
+
+    /// What was seen, kept for whoever wants to look.
+    #[must_use]
+    pub fn artifacts(&self) -> PathBuf {
+        self.root.join("artifacts")
+    }
+
     /// What belongs to no job.
     #[must_use]
     pub fn supervisor_events(&self) -> PathBuf {

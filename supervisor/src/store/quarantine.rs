@@ -1,8 +1,12 @@
 //! Puts the files of a run aside that do not verify. They are moved, never changed and never deleted: a person may know
-//! what to make of them. A run whose log lies here, and nowhere else, stays refused at every start.
+//! what to make of them. A run whose log lies here, and nowhere else, stays refused at every start, until a person
+//! clears it.
+
+pub mod clear;
+pub mod kept;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ukai_protocol::disk;
 use ukai_protocol::id::JobId;
@@ -71,15 +75,30 @@ pub fn put_aside(state: &StateDir, id: &JobId, part: Part) -> Result<String, Sto
         Part::Log => (run.log(), "events.jsonl"),
         Part::Snapshot => (run.snapshot(), "run_state.json"),
     };
-    disk::create_dir(&folder).map_err(|error| StoreError::io("creating", &folder, &error))?;
-    let names = std::iter::once(name.to_owned()).chain((2..=KEPT_MAX).map(|number| format!("{name}.{number}")));
-    let mut free = names.map(|name| folder.join(name)).filter(|path| path.symlink_metadata().is_err());
-    let to = free.next().ok_or_else(|| StoreError::Quarantined {
-        job: id.clone(),
-        why: format!("{} holds {KEPT_MAX} files of it: look at the disk, then remove them", folder.display()),
-    })?;
+    let Some(to) = free(&folder, name)? else {
+        let why = format!("{} holds {KEPT_MAX} files of it: look at the disk, then remove them", folder.display());
+        return Err(StoreError::Quarantined { job: id.clone(), why });
+    };
     disk::rename(&from, &to).map_err(|error| StoreError::io("moving to quarantine", &from, &error))?;
     Ok(to.display().to_string())
+}
+
+/// Moves a file that is of no run, and says where it is.
+pub fn put_aside_file(state: &StateDir, from: &Path) -> Result<PathBuf, StoreError> {
+    let moving = |error: io::Error| StoreError::io("moving to quarantine", from, &error);
+    let name = from.file_name().ok_or_else(|| moving(io::Error::other("it has no name")))?.to_string_lossy();
+    let folder = state.quarantine();
+    let full = || moving(io::Error::other(format!("{} holds {KEPT_MAX} files of that name", folder.display())));
+    let to = free(&folder, &name)?.ok_or_else(full)?;
+    disk::rename(from, &to).map_err(moving)?;
+    Ok(to)
+}
+
+/// A name beside those that are taken: `NAME`, `NAME.2`, …
+fn free(folder: &Path, name: &str) -> Result<Option<PathBuf>, StoreError> {
+    disk::create_dir(folder).map_err(|error| StoreError::io("creating", folder, &error))?;
+    let names = std::iter::once(name.to_owned()).chain((2..=KEPT_MAX).map(|number| format!("{name}.{number}")));
+    Ok(names.map(|name| folder.join(name)).find(|path| path.symlink_metadata().is_err()))
 }
 
 /// Why there is no log to read.
