@@ -6,9 +6,11 @@
 
 mod attempt;
 mod batch;
+mod capability;
 mod lease;
 mod pause;
 mod probe;
+pub mod providers;
 mod request;
 mod routes;
 mod submit;
@@ -22,7 +24,7 @@ use std::time::Instant;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 use ukai_notifier::{Alert, Notifier};
-use ukai_protocol::control::{BatchRow, JobResult, JobRow, NewJob, Selection, ServerStatus, ToBatch};
+use ukai_protocol::control::{BatchRow, JobResult, JobRow, NewJob, ProviderRow, Selection, ServerStatus, ToBatch};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::CauseKind;
 use ukai_protocol::lease::{Ask, Report};
@@ -32,11 +34,13 @@ use ukai_protocol::session::Hello;
 use crate::batch::Batches;
 use crate::pool::actor::{Over, Pool};
 use crate::pool::link::Incoming;
+use crate::examine::{Examination, Examined};
 use crate::probe::ProbeError;
 use crate::queue::Queue;
 use crate::restart::Storm;
 use crate::route::router::Router;
 use crate::store::batch_file::BatchFile;
+use crate::store::capabilities::Capabilities;
 use crate::store::routes::Found;
 use crate::store::{Appended, Recovered, StoreError};
 use crate::table::Job;
@@ -107,6 +111,23 @@ pub enum Msg {
     Status {
         answer: Answer<ServerStatus>,
     },
+    Providers {
+        answer: Answer<Vec<ProviderRow>>,
+    },
+    Why {
+        job: String,
+        answer: Answer<(JobId, Vec<String>)>,
+    },
+    ResetProviders {
+        ids: Vec<String>,
+        forget_wait: bool,
+        answer: Answer<Vec<ProviderRow>>,
+    },
+    ProbeProviders {
+        ids: Vec<String>,
+        refresh: bool,
+        answer: Answer<Examined>,
+    },
 
     // From the store.
     /// Records of a job are durable: the fold of its log.
@@ -125,6 +146,11 @@ pub enum Msg {
     RoutesSaved {
         revision: u64,
         result: io::Result<()>,
+    },
+    CapabilitiesSaved(io::Result<()>),
+    Examined {
+        examined: Vec<Examination>,
+        answer: Answer<Examined>,
     },
     Probed {
         lease: u64,
@@ -178,6 +204,7 @@ pub struct Arguments {
     pub batches: Vec<BatchFile>,
     /// What an earlier supervisor knew of the provider accounts.
     pub routes: Found,
+    pub capabilities: Capabilities,
     /// Filled with this actor before anything can be recorded.
     pub address: Arc<OnceLock<ActorRef<Msg>>>,
 }
@@ -191,6 +218,7 @@ pub struct State {
     queue: Queue,
     router: Router,
     routes: routes::Routes,
+    capabilities: capability::Known,
     storm: Storm,
     batches: Batches,
     batch_files: batch::Files,
@@ -216,7 +244,7 @@ impl Actor for Supervisor {
     type Arguments = Arguments;
 
     async fn pre_start(&self, myself: ActorRef<Msg>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
-        let Arguments { pool, notifier, recovered, batches, routes, address } = arguments;
+        let Arguments { pool, notifier, recovered, batches, routes, capabilities, address } = arguments;
         if address.set(myself.clone()).is_err() {
             return Err("the address of the supervisor is taken".into());
         }
@@ -231,6 +259,7 @@ impl Actor for Supervisor {
                 queue: Queue::new(settings.max_workers),
                 router: Router::new(settings.providers.clone(), settings.max_workers, settings.park, now),
                 routes: routes::Routes::default(),
+                capabilities: capability::Known::new(capabilities),
                 storm: Storm::default(),
                 batches: Batches::default(),
                 batch_files: batch::Files::default(),
@@ -248,6 +277,7 @@ impl Actor for Supervisor {
                 pool,
             };
             state.recall_routes(routes, now);
+            state.recall_capabilities();
             state.take_over(batches, recovered, now);
             state
         })
@@ -276,6 +306,14 @@ impl Actor for Supervisor {
                 let _ = answer.send(resolved.map(|ids| ids.map(|(seq, id)| (id, seq)).collect()));
             }
             Msg::Status { answer } => state.status(answer),
+            Msg::Providers { answer } => {
+                let _ = answer.send(Ok(providers::rows(&state.router, now)));
+            }
+            Msg::Why { job, answer } => state.why(&job, answer, now),
+            Msg::ResetProviders { ids, forget_wait, answer } => state.reset_providers(&ids, forget_wait, answer, now),
+            Msg::ProbeProviders { ids, refresh, answer } => state.probe_providers(&ids, refresh, answer, now),
+            Msg::CapabilitiesSaved(result) => state.capabilities_saved(result),
+            Msg::Examined { examined, answer } => state.examined(examined, answer, now),
             Msg::Recorded(appended) => state.recorded(&appended),
             Msg::Created { submission, place, result } => state.created(submission, place, result),
             Msg::Wrote { job, what, result } => state.wrote(&job, what, result, now),
@@ -334,6 +372,7 @@ impl State {
             self.send_probes();
         }
         self.tell_breakers(now);
+        self.save_capabilities();
         self.answer_drains();
         self.answer_idlers(now);
         self.set_alarm(now);

@@ -30,6 +30,7 @@ use crate::settings::Settings;
 use crate::store::batch_file::{self, BatchFile};
 use crate::store::lock::LockError;
 use crate::store::paths::PathError;
+use crate::store::capabilities::{self, Capabilities};
 use crate::store::routes::{self, Found};
 use crate::store::{self, Appended, Lock, Recovered, Reply, StateDir, StoreError, StoreMessage};
 
@@ -44,8 +45,6 @@ pub enum StartError {
     Paths(#[from] PathError),
     #[error("reading the runs of the state directory: {0}")]
     Recovery(#[from] StoreError),
-    #[error("reading what is known of the providers, {}: {error}; mend that, and start again", path.display())]
-    Routes { path: PathBuf, error: io::Error },
     #[error("becoming the subreaper of what workers leave behind: {0}; without it orphans could escape")]
     Subreaper(io::Error),
     #[error("listening at {}: {error}; remove what stands there, or set XDG_RUNTIME_DIR to a folder of your own", path.display())]
@@ -76,7 +75,7 @@ pub async fn host(settings: Settings) -> Result<Host, StartError> {
 /// With another way of starting workers.
 pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, StartError> {
     let state = StateDir::new(&settings.state_dir);
-    let Held { lock, recovered, batches, routes } = tokio::task::spawn_blocking({
+    let Held { lock, recovered, batches, routes, capabilities } = tokio::task::spawn_blocking({
         let state = state.clone();
         move || take_hold(&state)
     })
@@ -102,7 +101,8 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     let (store, _) = store::start(state, published, None).await?;
     let notifier = Notifier::start().await?;
     let pool = Pool { settings: Arc::new(settings), store: store.clone(), publisher: publisher.clone(), family, start };
-    let arguments = Arguments { pool, notifier: notifier.clone(), recovered, batches, routes, address };
+    let notifier_of = notifier.clone();
+    let arguments = Arguments { pool, notifier: notifier_of, recovered, batches, routes, capabilities, address };
     let (supervisor, supervising) = Supervisor::spawn(None, Supervisor, arguments).await?;
     store.link(supervisor.get_cell());
 
@@ -127,18 +127,20 @@ struct Held {
     recovered: Vec<Recovered>,
     batches: Vec<BatchFile>,
     routes: Found,
+    capabilities: Capabilities,
 }
 
 fn take_hold(state: &StateDir) -> Result<Held, StartError> {
     let lock = Lock::take(state)?;
     state.create()?;
-    let routes = routes::recover(state).map_err(|error| StartError::Routes { path: state.routes(), error })?;
+    let routes = routes::recover(state)?;
+    let capabilities = capabilities::load(state)?;
     let batches = batch_file::recover_all(state)?;
     let mut recovered = store::recover_all(state)?;
     // Ids are random; `job.json` is written once, at submission.
     recovered.sort_by_cached_key(|run| submitted_at(&state.run(&run.id).spec()));
     batch::in_line_order(&mut recovered, |run| run.progress.batch.as_ref());
-    Ok(Held { lock, recovered, batches, routes })
+    Ok(Held { lock, recovered, batches, routes, capabilities })
 }
 
 /// A service, cron and a terminal have different runtime directories or none: without the note they would not find the

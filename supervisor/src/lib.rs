@@ -23,6 +23,7 @@ pub mod route;
 pub mod actor;
 mod fault;
 pub mod pool;
+pub mod examine;
 pub mod probe;
 pub mod store;
 mod table;

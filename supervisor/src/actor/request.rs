@@ -53,10 +53,13 @@ impl State {
     }
 
     pub(super) fn show(&self, job: &str, answer: Answer<(JobRow, JobResult)>, now: Instant) {
-        let shown = naming::job_meant(table::names(&self.jobs), self.batches.names(), job)
-            .map_err(|why| usage(why.to_string()))
-            .map(|id| (self.row(id, &self.jobs[id], now), self.jobs[id].result()));
+        let shown = self.job_meant(job).map(|id| (self.row(&id, &self.jobs[&id], now), self.jobs[&id].result()));
         let _ = answer.send(shown);
+    }
+
+    pub(super) fn job_meant(&self, job: &str) -> Result<JobId, Refusal> {
+        let meant = naming::job_meant(table::names(&self.jobs), self.batches.names(), job);
+        meant.cloned().map_err(|why| usage(why.to_string()))
     }
 
     pub(super) fn row(&self, id: &JobId, job: &Job, now: Instant) -> JobRow {
@@ -228,7 +231,8 @@ impl State {
         let records = !self.submissions.is_empty()
             || !self.lists.is_empty()
             || !self.pauses.is_empty()
-            || self.is_saving_routes();
+            || self.is_saving_routes()
+            || self.is_saving_capabilities();
         records || self.queue.running() > 0 || self.jobs.values().any(busy)
     }
 

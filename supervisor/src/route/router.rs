@@ -233,6 +233,9 @@ impl Router {
         self.stirred = true;
         let Some(lease) = self.leases.end(lease, &Holder::Probe) else { return };
         let account = &mut self.accounts[self.account_of[lease.provider]];
+        if let Admission::Request { .. } = lease.admission {
+            account.settle(lease.reserved, report.map_or(0.0, |report| used(&lease, report)), now);
+        }
         match (lease.admission, report) {
             (admission, Some(report)) => {
                 account.reported(&self.providers[lease.provider].id, admission, report, now, roll);
@@ -246,11 +249,30 @@ impl Router {
     }
 
     /// What a probe or a first use has shown of a provider's tools.
-    pub fn know_tools(&mut self, provider: &str, tools: bool) {
+    pub fn know_tools(&mut self, provider: &str, tools: Option<bool>) {
         if let Some(known) = self.providers.iter_mut().find(|known| known.id == provider) {
-            known.supports_tools = Some(tools);
+            known.supports_tools = tools;
             self.stirred = true;
         }
+    }
+
+    /// A lease for a person who wants to see whether this provider answers; its end is [`Router::probed`]. Why not, if it
+    /// asked to wait: that binds people too.
+    pub fn examine(&mut self, provider: &str, now: Instant) -> Result<Grant, String> {
+        let index = self.place_of(provider).ok_or_else(|| format!("there is no provider `{provider}`"))?;
+        if let Some(cause) = &self.shut {
+            return Err(cause.detail.clone());
+        }
+        let account = &mut self.accounts[self.account_of[index]];
+        if let Some(at) = account.not_before().filter(|at| *at > now) {
+            let left = at.saturating_duration_since(now).as_millis().div_ceil(1_000);
+            return Err(format!("not asked: it asked to wait for another {left} s"));
+        }
+        let generation = account.take(0.0, now);
+        let admission = Admission::Request { generation };
+        let lease = Lease { holder: Holder::Probe, provider: index, admission, reserved: 0.0, window: 0 };
+        let lease = self.leases.grant(lease);
+        Ok(self.grant_of(index, lease, generation))
     }
 
     fn learn(&mut self, provider: usize, tools: Option<bool>) {

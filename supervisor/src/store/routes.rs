@@ -9,23 +9,22 @@
 //! so (`ukai quarantine clear routes.json`).
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use ukai_protocol::disk;
 use ukai_protocol::lease::AnswerClass;
 
-use super::checksum;
+use super::error::StoreError;
 use super::paths::StateDir;
+use super::{checksum, quarantine};
 use crate::route::account::{LastFailure, Memory, NotBefore};
 use crate::route::breaker::{self, Until, Why};
 
 const SCHEMA: u64 = 2;
 /// A thousand accounts and more.
 const ROUTES_BYTES_MAX: u64 = 1024 * 1024;
-/// Files of this name that quarantine keeps; one more would mean that something damages it again and again.
-const KEPT_MAX: u32 = 99;
 /// In quarantine, by this name.
 pub const NAME: &str = "routes.json";
 
@@ -220,26 +219,60 @@ pub fn save(state: &StateDir, accounts: Vec<Remembered>) -> io::Result<()> {
     }
 }
 
-/// What an earlier supervisor knew; a file that is not there knows nothing. One that does not verify is put aside.
-pub fn recover(state: &StateDir) -> io::Result<Found> {
+/// What an earlier supervisor knew; a file that is not there knows nothing. One that does not verify is put aside: call
+/// it under the [`super::Lock`].
+pub fn recover(state: &StateDir) -> Result<Found, StoreError> {
+    match look(state)? {
+        Looked::Known(accounts) => Ok(Found::Known(accounts)),
+        Looked::Quarantined(why) => Ok(Found::Quarantined { why }),
+        Looked::Damaged(path, why) => {
+            let kept = quarantine::put_aside_file(state, &path)?;
+            let why = format!("{} does not verify ({why}), and was put aside as {}", path.display(), kept.display());
+            Ok(Found::Quarantined { why })
+        }
+    }
+}
+
+/// The same, and nothing is moved.
+pub fn peek(state: &StateDir) -> Result<Found, StoreError> {
+    Ok(match look(state)? {
+        Looked::Known(accounts) => Found::Known(accounts),
+        Looked::Quarantined(why) => Found::Quarantined { why },
+        Looked::Damaged(path, why) => {
+            Found::Quarantined { why: format!("{} does not verify ({why})", path.display()) }
+        }
+    })
+}
+
+enum Looked {
+    Known(Vec<Remembered>),
+    Quarantined(String),
+    Damaged(PathBuf, String),
+}
+
+fn look(state: &StateDir) -> Result<Looked, StoreError> {
     let aside = state.quarantine().join(NAME);
     if aside.symlink_metadata().is_ok() {
-        let why = format!("{} was put aside earlier and has not been cleared", aside.display());
-        return Ok(Found::Quarantined { why });
+        return Ok(Looked::Quarantined(format!("{} was put aside earlier and has not been cleared", aside.display())));
     }
     for path in [state.routes(), state.first_routes()] {
         match load(&path) {
-            Ok(accounts) => return Ok(Found::Known(accounts)),
+            Ok(accounts) => return Ok(Looked::Known(accounts)),
             Err(Unread::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(Unread::Io(error)) => return Err(error),
-            Err(Unread::Damaged(why)) => {
-                let kept = put_aside(state, &path)?;
-                let why = format!("{} does not verify ({why}), and was put aside as {kept}", path.display());
-                return Ok(Found::Quarantined { why });
-            }
+            Err(Unread::Io(error)) => return Err(StoreError::io("reading", &path, &error)),
+            Err(Unread::Damaged(why)) => return Ok(Looked::Damaged(path, why)),
         }
     }
-    Ok(Found::Known(Vec::new()))
+    Ok(Looked::Known(Vec::new()))
+}
+
+/// Why the file does not verify, if it does not.
+pub fn verify(path: &Path) -> io::Result<Result<(), String>> {
+    match load(path) {
+        Ok(_) => Ok(Ok(())),
+        Err(Unread::Damaged(why)) => Ok(Err(why)),
+        Err(Unread::Io(error)) => Err(error),
+    }
 }
 
 enum Unread {
@@ -281,17 +314,6 @@ impl FirstNamed {
             last_failure: None,
         }
     }
-}
-
-fn put_aside(state: &StateDir, from: &Path) -> io::Result<String> {
-    let folder = state.quarantine();
-    let names = std::iter::once(NAME.to_owned()).chain((2..=KEPT_MAX).map(|number| format!("{NAME}.{number}")));
-    let mut free = names.map(|name| folder.join(name)).filter(|path| path.symlink_metadata().is_err());
-    let to = free.next().ok_or_else(|| {
-        io::Error::other(format!("{} holds {KEPT_MAX} of {NAME}: look at the disk, then remove them", folder.display()))
-    })?;
-    disk::rename(from, &to)?;
-    Ok(to.display().to_string())
 }
 
 #[cfg(test)]
