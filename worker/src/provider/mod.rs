@@ -75,9 +75,7 @@ pub fn report(grant: &Grant, result: &Result<Answered, Failure>) -> Report {
         Ok(answered) => {
             (AnswerClass::Success, answered.wait, answered.limits_seen, Some(answered.usage), String::new())
         }
-        Err(failure) => {
-            (failure.class, failure.wait, failure.limits_seen, failure.spent, failure.signature.clone())
-        }
+        Err(failure) => (failure.class, failure.wait, failure.limits_seen, failure.spent, failure.signature.clone()),
     };
     Report { lease: grant.lease, generation: grant.generation, class, wait, limits_seen, usage, signature }
 }

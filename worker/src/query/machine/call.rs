@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use ukai_protocol::event::Event;
 use ukai_protocol::job::{Cause, CauseKind, JobStatus, Mode, Outcome};
-use ukai_protocol::lease::{AnswerClass, Ask, Grant, Report};
+use ukai_protocol::lease::{AnswerClass, Ask, Grant};
 use ukai_protocol::message::Message;
 
-use super::record::{millis, report};
+use super::record::millis;
 use super::{DENIED_REPLIES_IN_A_ROW, EMPTY_RETRIES, Effect, Machine, Phase, SAME_CALL_DENIED};
 use crate::provider::Answered;
 use crate::provider::classify::Failure;
