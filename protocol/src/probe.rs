@@ -68,27 +68,58 @@ pub struct Observation {
 #[serde(rename_all = "snake_case")]
 pub enum Seen {
     /// The request's body. Its headers, and the key in them, are not kept.
-    Sent { body: String },
+    Sent {
+        body: String,
+    },
     /// The body offers this tool.
-    ToolOffered { tool: String },
+    ToolOffered {
+        tool: String,
+    },
     /// The body answers the call with this.
-    ResultSent { call: String, text: String },
-    Answered { status: u16, content_type: String },
+    ResultSent {
+        call: String,
+        text: String,
+    },
+    Answered {
+        status: u16,
+        content_type: String,
+    },
     /// Headers that tell of limits, as they came; none is an observation too.
-    LimitHeaders { headers: Vec<(String, String)> },
+    LimitHeaders {
+        headers: Vec<(String, String)>,
+    },
     /// The beginning of what came, as it came.
-    Came { text: String },
+    Came {
+        text: String,
+    },
     /// It came in so many events.
-    Streamed { events: u64 },
+    Streamed {
+        events: u64,
+    },
     /// It came as one body, though a stream was asked for.
     Whole,
     /// The provider's own name for who answered.
-    ModelNamed { model: String },
+    ModelNamed {
+        model: String,
+    },
     /// `arguments`: the object as JSON; `None` where what came is none. `given`: the id is the provider's own.
-    Called { id: String, given: bool, tool: String, arguments: Option<String> },
-    Text { text: String },
-    UsageReported { usage: Usage },
+    Called {
+        id: String,
+        given: bool,
+        tool: String,
+        arguments: Option<String>,
+    },
+    Text {
+        text: String,
+    },
+    UsageReported {
+        usage: Usage,
+    },
     /// What said that the reply is complete.
-    Terminal { what: String },
-    Failed { why: String },
+    Terminal {
+        what: String,
+    },
+    Failed {
+        why: String,
+    },
 }

@@ -7,9 +7,10 @@ use ukai_protocol::control::{Request, Selection};
 use ukai_protocol::event::{Event, ToolStatus};
 use ukai_protocol::frame::PROTOCOL_VERSION;
 use ukai_protocol::job::{Cause, CauseKind, Limit, Outcome};
-use ukai_protocol::lease::{AnswerClass, LimitsSeen, Report, Wait};
+use ukai_protocol::lease::{AnswerClass, Grant, LimitsSeen, Report, Timeouts, Wait, Wire};
 use ukai_protocol::message::{Args, Call, Stop, Usage};
 use ukai_protocol::policy::{Judgement, Source};
+use ukai_protocol::probe::{Observation, ProbeAnswer, ProbeKind, ProbeRequest, Seen, Shape};
 use ukai_protocol::secret::Secret;
 use ukai_protocol::session::{Hello, ToSupervisor, ToWorker};
 
@@ -99,4 +100,38 @@ fn a_report() {
         signature: "429".to_owned(),
     };
     check(&ToSupervisor::Report(report), "030903010100fb30750100000003343239");
+}
+
+#[test]
+fn a_probe() {
+    let grant = Grant {
+        lease: 9,
+        generation: 3,
+        provider: "lab".to_owned(),
+        account: "lab".to_owned(),
+        wire: Wire::Anthropic,
+        url: "u".to_owned(),
+        model: "m".to_owned(),
+        key: Some(Secret::new("k".to_owned())),
+        timeouts: Timeouts::default(),
+        context_window: 1_000,
+        max_output: 100,
+        prices: None,
+    };
+    let kind = ProbeKind::Health(Shape { tools: true, output_tokens: 16, input_bytes: 300 });
+    check(&ProbeRequest { grant, kind, deadline_ms: 30_000 }, "");
+    let report = Report {
+        lease: 9,
+        generation: 3,
+        class: AnswerClass::Success,
+        wait: None,
+        limits_seen: LimitsSeen::default(),
+        usage: None,
+        signature: String::new(),
+    };
+    let observations = vec![
+        Observation { request: 1, seen: Seen::Answered { status: 200, content_type: "t".to_owned() } },
+        Observation { request: 1, seen: Seen::Failed { why: "w".to_owned() } },
+    ];
+    check(&ProbeAnswer { report, detail: "d".to_owned(), tools: Some(false), observations }, "");
 }

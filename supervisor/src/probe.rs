@@ -94,7 +94,11 @@ enum Unheard {
     Garbage(PipeError),
 }
 
-async fn exchange(mut stdin: ChildStdin, mut stdout: ChildStdout, request: &ProbeRequest) -> Result<ProbeAnswer, Unheard> {
+async fn exchange(
+    mut stdin: ChildStdin,
+    mut stdout: ChildStdout,
+    request: &ProbeRequest,
+) -> Result<ProbeAnswer, Unheard> {
     match pipe::send(&mut stdin, Role::Supervisor, request, REQUEST_BYTES_MAX).await {
         // It died before it had read all: its exit tells more.
         Err(PipeError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => return Err(Unheard::Died),

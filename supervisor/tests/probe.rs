@@ -84,7 +84,8 @@ fn answer(lease: u64) -> ProbeAnswer {
 }
 
 async fn run(shim: &Shim, deadline_ms: u64) -> Result<ProbeAnswer, ProbeError> {
-    let ran = probe::run(&shim.program(), Family::found(), request(deadline_ms));
+    let program = shim.program();
+    let ran = probe::run(&program, Family::found(), request(deadline_ms));
     tokio::time::timeout(PATIENCE, ran).await.expect("it takes too long")
 }
 

@@ -10,6 +10,8 @@ mod demo;
 mod keys;
 mod limits;
 mod pause;
+mod probe;
+mod quarantine;
 mod reads;
 mod routes;
 mod run;

@@ -76,7 +76,13 @@ impl State {
             Opening::At(at) => {
                 format!("no provider may be asked for another {} s", at.saturating_duration_since(now).as_secs())
             }
-            Opening::Never => "its providers stay OPEN until a person resets them: see `ukai providers`".to_owned(),
+            Opening::Never => match self.router.is_shut() {
+                Some(cause) => cause.detail.clone(),
+                None => {
+                    let closed = self.router.closed(&job.wants()).join(" ");
+                    format!("its providers are closed: mend the account, then type: ukai providers reset {closed}")
+                }
+            },
         }
     }
 

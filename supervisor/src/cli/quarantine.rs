@@ -70,7 +70,10 @@ fn ls(context: &Context) -> Result<u8, Failure> {
     };
     print::out(&text);
     if let Some(first) = kept.iter().find(|kept| kept.refused).filter(|_| context.output == Output::Text) {
-        print::note(&format!("ukai: to go on from the last record that verifies, type: ukai quarantine clear {}", first.name));
+        print::note(&format!(
+            "ukai: to go on from the last record that verifies, type: ukai quarantine clear {}",
+            first.name
+        ));
     }
     Ok(0)
 }
@@ -110,7 +113,10 @@ const FILES: [&str; 2] = ["routes.json", "capabilities.json"];
 fn clear(context: &Context, typed: &[String]) -> Result<u8, Failure> {
     let state = &context.state;
     if !state.root().exists() {
-        return Err(Failure::usage(format!("there is no state directory {}, and so nothing to clear", state.root().display())));
+        return Err(Failure::usage(format!(
+            "there is no state directory {}, and so nothing to clear",
+            state.root().display()
+        )));
     }
     // All are known before any is cleared.
     let names = typed.iter().map(|typed| name(state, typed)).collect::<Result<Vec<_>, _>>()?;

@@ -64,20 +64,28 @@ impl Decision {
             Choice::Attempts => "all that may be tried had been tried".to_owned(),
         };
         let mut lines = vec![format!("call {}, {ago} s ago: {made}", self.call)];
-        lines.extend(self.seen.iter().map(|seen| format!("{}: {}", name(seen.provider), line(seen, self.at))));
+        lines.extend(self.seen.iter().map(|seen| line(seen, name(seen.provider), self.at)));
         lines
     }
 }
 
-/// All candidates, in one line.
+/// All candidates, in one line; `last`: the signature of the last failure of each.
 #[must_use]
-pub fn words(seen: &[Seen], providers: &[Provider], now: Instant) -> String {
-    let words = seen.iter().map(|seen| format!("{}: {}", providers[seen.provider].id, line(seen, now)));
+pub fn words<'a>(
+    seen: &[Seen],
+    providers: &[Provider],
+    last: impl Fn(usize) -> Option<&'a str>,
+    now: Instant,
+) -> String {
+    let words = seen.iter().map(|seen| {
+        let last = last(seen.provider).map(|last| format!(" ({last})")).unwrap_or_default();
+        view(seen.view, &providers[seen.provider].id, now) + &last
+    });
     words.collect::<Vec<_>>().join("; ")
 }
 
-fn line(seen: &Seen, at: Instant) -> String {
-    let mut line = view(seen.view, at);
+fn line(seen: &Seen, name: &str, at: Instant) -> String {
+    let mut line = view(seen.view, name, at);
     if seen.attempts > 0 {
         let left = if seen.left { ", and left" } else { "" };
         line.push_str(&format!(
@@ -89,14 +97,16 @@ fn line(seen: &Seen, at: Instant) -> String {
     line
 }
 
-fn view(view: View, at: Instant) -> String {
-    match view {
+fn view(view: View, name: &str, at: Instant) -> String {
+    let seen = match view {
         View::Unfit(Unfit::NoTools) => "it does not support tools".to_owned(),
         View::Unfit(Unfit::TooSmall { window, holds }) => {
             format!("the window of about {window} tokens does not fit into its {holds} with room for a reply")
         }
         View::Open { until: Until::At(until), why } => format!("OPEN for another {} s: {}", seconds(until, at), opened(why)),
-        View::Open { until: Until::Reset, why } => format!("OPEN until a person resets it: {}", opened(why)),
+        View::Open { until: Until::Reset, why } => {
+            format!("OPEN until a person says `ukai providers reset {name}`: {}", opened(why))
+        }
         View::HalfOpen => "HALF_OPEN: a probe is to say whether it is well".to_owned(),
         View::NotBefore(until) => format!("it asked to wait for another {} s", seconds(until, at)),
         View::Backoff(until) => format!("this call backs off for another {} s", seconds(until, at)),
@@ -106,7 +116,8 @@ fn view(view: View, at: Instant) -> String {
         }
         View::Full => "as many as may are asking it".to_owned(),
         View::Ready => "may be asked".to_owned(),
-    }
+    };
+    format!("{name}: {seen}")
 }
 
 /// Why a breaker opened, for a person.

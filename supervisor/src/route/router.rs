@@ -388,8 +388,7 @@ impl Router {
             Choice::Unfit => Answer::Refuse { cause: self.unfit(job, &seen, now) },
             Choice::AllOpen if self.park => Answer::Park,
             Choice::AllOpen => {
-                let detail = decision::words(&seen, &self.providers, now);
-                Answer::Refuse { cause: Cause::new(CauseKind::AllOpen, detail) }
+                Answer::Refuse { cause: Cause::new(CauseKind::AllOpen, self.words(&seen, now)) }
             }
             Choice::Attempts => Answer::Refuse { cause: Cause::new(CauseKind::Attempts, self.history(job)) },
         };
@@ -582,6 +581,23 @@ impl Router {
         self.accounts.iter().map(|account| (account.name.as_str(), account.breaker()))
     }
 
+    /// The candidates of a job that only a person can open.
+    #[must_use]
+    pub fn closed(&self, wants: &Wants) -> Vec<&str> {
+        let is_closed = |provider: &usize| {
+            let standing = self.accounts[self.account_of[*provider]].breaker();
+            matches!(standing, breaker::Standing::Open { until: Until::Reset, .. })
+        };
+        let closed = fit::candidates(&self.providers, wants).into_iter().filter(is_closed);
+        closed.map(|provider| self.providers[provider].id.as_str()).collect()
+    }
+
+    /// Why no lease is given at all.
+    #[must_use]
+    pub fn is_shut(&self) -> Option<&Cause> {
+        self.shut.as_ref()
+    }
+
     pub fn providers(&self) -> impl Iterator<Item = (&Provider, &Account)> {
         self.providers.iter().zip(&self.account_of).map(|(provider, account)| (provider, &self.accounts[*account]))
     }
@@ -614,9 +630,17 @@ impl Router {
     fn unfit(&self, job: &JobId, seen: &[Seen], now: Instant) -> Cause {
         let why = match self.pending.get(job) {
             Some(pending) if seen.is_empty() => fit::no_candidate(&pending.wants),
-            _ => decision::words(seen, &self.providers, now),
+            _ => self.words(seen, now),
         };
         Cause::new(CauseKind::NoCapableProvider, why)
+    }
+
+    fn words(&self, seen: &[Seen], now: Instant) -> String {
+        let last = |provider: usize| {
+            let last = self.accounts[self.account_of[provider]].last_failure()?;
+            (last.provider == self.providers[provider].id).then_some(last.signature.as_str())
+        };
+        decision::words(seen, &self.providers, last, now)
     }
 
     fn history(&self, job: &JobId) -> String {

@@ -171,7 +171,8 @@ fn lines(provider: &ProbedProvider) -> Vec<Line> {
     });
     let failed = failed.or_else(|| provider.outcome.as_ref().err().cloned());
     let because = |otherwise: &str| failed.clone().unwrap_or_else(|| otherwise.to_owned());
-    let line = |what, seen: Option<String>, otherwise: &str| Line { what, seen: seen.ok_or_else(|| because(otherwise)) };
+    let line =
+        |what, seen: Option<String>, otherwise: &str| Line { what, seen: seen.ok_or_else(|| because(otherwise)) };
     let called = provider.find(|seen| match seen {
         Seen::Called { id, given, tool, arguments } => Some((id.clone(), *given, tool.clone(), arguments.clone())),
         _ => None,
@@ -223,10 +224,9 @@ fn lines(provider: &ProbedProvider) -> Vec<Line> {
         line(
             "usage reported",
             provider.find(|seen| match seen {
-                Seen::UsageReported { usage } => Some(format!(
-                    "{} tokens in, of them {} cached, {} out",
-                    usage.input, usage.cached, usage.output
-                )),
+                Seen::UsageReported { usage } => {
+                    Some(format!("{} tokens in, of them {} cached, {} out", usage.input, usage.cached, usage.output))
+                }
                 _ => None,
             }),
             "the provider reported no usage; it is estimated",
@@ -254,9 +254,10 @@ fn result_echoed(provider: &ProbedProvider) -> Option<String> {
         _ => None,
     });
     let (at, call, text) = sent?;
-    let taken = provider.observations().iter().any(|Observation { request, seen }| {
-        *request == at && matches!(seen, Seen::Answered { status: 200, .. })
-    });
+    let taken = provider
+        .observations()
+        .iter()
+        .any(|Observation { request, seen }| *request == at && matches!(seen, Seen::Answered { status: 200, .. }));
     taken.then(|| format!("{text}, to call {call}"))
 }
 

@@ -30,7 +30,7 @@ pub mod reads;
 pub mod writer;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use actor::start;
 pub use error::StoreError;

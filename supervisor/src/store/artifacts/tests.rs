@@ -115,7 +115,10 @@ fn what_was_not_seen_says_why_and_ticks_nothing() {
         (1, Seen::Failed { why: "HTTP 400: no tools (http:400)".to_owned() }),
     ];
     let (checklist, _) = written(&[probed(refused)]);
-    assert!(checklist.contains("- [x] rate-limit headers looked for: x-ratelimit-remaining-requests: 3\n"), "{checklist}");
+    assert!(
+        checklist.contains("- [x] rate-limit headers looked for: x-ratelimit-remaining-requests: 3\n"),
+        "{checklist}"
+    );
     assert!(checklist.contains("- [ ] final text: HTTP 400: no tools (http:400)\n"), "{checklist}");
     let called = vec![(1, Seen::Called { id: "c".into(), given: true, tool: "Echo".into(), arguments: None })];
     let (checklist, _) = written(&[probed(called)]);

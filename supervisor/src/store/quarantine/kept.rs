@@ -118,11 +118,12 @@ fn why(path: &Path) -> io::Result<String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = original(&name);
     let sound = "it verifies by itself, and does not fit what else was found".to_owned();
-    let bounded = |bytes_max: u64, judge: &dyn Fn(&[u8]) -> Result<(), String>| match disk::read_bounded(path, bytes_max) {
-        Ok(bytes) => Ok(judge(&bytes).err().unwrap_or_else(|| sound.clone())),
-        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(error.to_string()),
-        Err(error) => Err(error),
-    };
+    let bounded =
+        |bytes_max: u64, judge: &dyn Fn(&[u8]) -> Result<(), String>| match disk::read_bounded(path, bytes_max) {
+            Ok(bytes) => Ok(judge(&bytes).err().unwrap_or_else(|| sound.clone())),
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(error.to_string()),
+            Err(error) => Err(error),
+        };
     match name {
         "events.jsonl" => {
             let mut replay = Replay::default();

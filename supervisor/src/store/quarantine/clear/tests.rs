@@ -72,9 +72,8 @@ fn a_run_goes_on_from_the_last_record_that_verifies() {
     check("before its first step", &begun(&[leased(1)]), 2, &["Injected", "Interrupted", "Attention"]);
     check("between two steps", &run(3), run(2).len(), &["Injected", "Interrupted", "Attention"]);
     let open = begun(&[leased(1), replied(1, &["a", "b"]), judged("a"), denied, tool_started("a"), attention()]);
-    let after =
-        check("in a turn", &open, 7, &["ToolFinished", "ToolFinished", "Injected", "Interrupted", "Attention"]);
-    let statuses: Vec<_> = after.iter().filter_map(|event| match event {
+    let after = check("in a turn", &open, 7, &["ToolFinished", "ToolFinished", "Injected", "Interrupted", "Attention"]);
+    let statuses = after.iter().filter_map(|event| match event {
         Event::ToolFinished { status, .. } => Some(*status),
         _ => None,
     });
@@ -96,7 +95,7 @@ fn the_conversation_is_valid_and_says_that_steps_are_missing() {
     let after = check("an answer was lost", &begun, 5, &["ToolFinished", "Injected", "Interrupted", "Attention"]);
     let state = fold(&after);
     assert!(state.turn.is_none());
-    let shown: Vec<_> = state.messages.iter().map(|message| match &**message {
+    let shown = state.messages.iter().map(|message| match &**message {
         Message::User { text } => text.as_str(),
         Message::Assistant { calls, .. } => match &calls[0].args {
             Args::Whole(_) => "a call",

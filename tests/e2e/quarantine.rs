@@ -1,0 +1,135 @@
+//! Files that do not verify: nothing of them is acted upon, nothing of them is lost, and a person can go on.
+
+use serde_json::{Value, json};
+use ukai_tests::home::{Home, Server, lab};
+use ukai_tests::script::Script;
+use ukai_tests::wait;
+
+use crate::scripts;
+
+const STEPS: u32 = 4;
+
+fn kill(pid: u32) {
+    // It may have ended by itself in this moment; then there is nothing to kill.
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), nix::sys::signal::SIGKILL);
+}
+
+fn submit(home: &Home) -> String {
+    home.file("job.toml", "name = \"walk\"\nprompt = \"look at the notes\"\n");
+    let output = home.ukai(&["submit", "job.toml"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// Stops as an owner would, and waits.
+fn stop(server: Server) {
+    drop(server);
+}
+
+fn said(home: &Home, args: &[&str]) -> (Option<i32>, String) {
+    let output = home.ukai(args);
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+}
+
+fn row(home: &Home, id: &str) -> Value {
+    let (_, rows) = home.ukai_json(&["ls", id, "--output", "json"]);
+    rows[0].clone()
+}
+
+/// Both killed after the second reply, and a byte of the log changed in the first step.
+fn damaged(home: &Home) -> (String, Vec<u8>) {
+    let mut server = home.serve();
+    let id = submit(home);
+    wait::until("the second step", || (home.count(&id, "Replied") >= 2).then_some(()));
+    server.kill();
+    for pid in home.processes() {
+        kill(pid);
+    }
+    let log = home.state_dir().join("runs").join(&id).join("events.jsonl");
+    let mut bytes = std::fs::read(&log).expect("its log");
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let place = text.find("ToolFinished").expect("a tool has run") + 40;
+    bytes[place] ^= 1;
+    std::fs::write(&log, &bytes).expect("changed");
+    (id, bytes)
+}
+
+#[test]
+fn a_run_with_a_changed_byte_is_refused_until_it_is_cleared_and_then_goes_on() {
+    for wire in ["openai", "anthropic"] {
+        let home = Home::new();
+        let script = Script::serve(home.path(), &scripts::slow_steps(STEPS, "50ms"));
+        home.configure(&lab(&script, wire));
+        home.file("notes.txt", &scripts::notes());
+        let (id, bad) = damaged(&home);
+        let before = script.requests();
+
+        let server = home.serve();
+        let refused = row(&home, &id);
+        assert_eq!((&refused["status"], &refused["attention"]), (&json!("aborted"), &json!(true)), "{refused}");
+        assert_eq!(refused["cause"]["kind"], "quarantined", "{refused}");
+        assert_eq!(script.requests(), before, "nothing of it runs");
+        let (code, text) = said(&home, &["quarantine", "clear", &id]);
+        assert!(code == Some(2) && text.contains("stop it (type: kill "), "{text}");
+        stop(server);
+
+        let (code, listed) = home.ukai_json(&["quarantine", "--output", "json"]);
+        let file = format!("{id}/events.jsonl");
+        assert_eq!(
+            (code, &listed[0]["name"], &listed[0]["file"], &listed[0]["refused"], &listed[0]["cleared"]),
+            (0, &json!(id), &json!(file), &json!(true), &json!(false)),
+            "{listed}"
+        );
+        assert!(listed[0]["why"].as_str().is_some_and(|why| why.contains("does not verify")), "{listed}");
+        let (code, text) = said(&home, &["quarantine"]);
+        assert!(code == Some(0) && text.contains("refused") && text.contains("ukai quarantine clear j-"), "{text}");
+
+        let (code, cleared) = home.ukai_json(&["quarantine", "clear", "walk", "--output", "json"]);
+        assert_eq!((code, &cleared["name"]), (0, &json!(id)), "{cleared}");
+        assert!(cleared["records"].as_u64().is_some_and(|records| records > 2), "{cleared}");
+        let kept = home.state_dir().join("quarantine").join(format!("{file}.cleared"));
+        assert_eq!(std::fs::read(kept).expect("it is kept"), bad);
+
+        let _server = home.serve();
+        let end =
+            wait::until("the job to end", || home.events(&id).into_iter().find(|record| record["event"] == "Finished"));
+        assert!(end["data"]["outcome"]["completed"].is_object(), "{end}");
+        let answered = home.events(&id);
+        let unknown = |record: &&Value| record["data"]["output"] == "outcome unknown";
+        assert!(answered.iter().filter(unknown).count() >= 1, "the call whose answer was lost");
+        assert_eq!(row(&home, &id)["attention"], true, "nobody has looked at it");
+        let refused: Vec<_> = script.arrivals().into_iter().filter(|arrival| arrival["status"] == 400).collect();
+        assert!(refused.is_empty(), "{wire}: a history was invalid: {refused:?}");
+        let (_, listed) = home.ukai_json(&["quarantine", "ls", "--output", "json"]);
+        assert_eq!((&listed[0]["refused"], &listed[0]["cleared"]), (&json!(false), &json!(true)), "{listed}");
+    }
+}
+
+#[test]
+fn only_what_lies_there_can_be_cleared_and_no_path() {
+    let (home, _script) = Home::with_script(&scripts::steps(2));
+    let (code, text) = said(&home, &["quarantine", "clear", "routes.json"]);
+    assert!(code == Some(2) && text.contains("no state directory"), "{text}");
+    home.file("notes.txt", &scripts::notes());
+    let (code, result) = home.ukai_json(&["run", "look", "--output", "json"]);
+    assert_eq!(code, 0, "{result}");
+    let id = result["job_id"].as_str().expect("an id");
+    for (name, expected, part) in [
+        (id, 1, "nothing of"),
+        ("j-aaaaaaaa", 1, "nothing of"),
+        ("nobody", 2, "there is no job"),
+        ("../runs", 2, "is a path"),
+        (".", 2, "is a path"),
+        ("routes.json", 1, "nothing of routes.json"),
+    ] {
+        let (code, text) = said(&home, &["quarantine", "clear", name]);
+        assert!(code == Some(expected) && text.contains(part), "{name}: {text}");
+    }
+    let (code, text) = said(&home, &["quarantine"]);
+    assert!(code == Some(0) && text.contains("nothing lies in quarantine"), "{text}");
+    let aside = home.state_dir().join("quarantine/routes.json");
+    std::fs::write(&aside, "{").expect("written");
+    let (code, text) = said(&home, &["quarantine", "clear", "routes.json"]);
+    assert!(code == Some(0) && text.contains("routes.json.cleared") && !aside.exists(), "{text}");
+}
