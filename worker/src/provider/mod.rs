@@ -76,7 +76,7 @@ async fn ask<F>(
 where
     F: FnMut(Progress<'_>) + Send,
 {
-    let url = wire::url(grant.wire, &grant.url);
+    let url = wire::url(grant.wire, &grant.url, request.model);
     let headers = wire::headers(grant.wire, grant.key.as_ref())
         .map_err(|error| Failure::closed("request:key", &error.to_string()))?;
     let body = wire::body(grant.wire, request, &grant.provider, &url)

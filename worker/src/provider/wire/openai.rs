@@ -319,7 +319,7 @@ impl Stream {
             }
             Continued::Nothing => {
                 let (id, name) = (id.map(str::to_owned), name.to_owned());
-                self.draft.add_slot(Slot { index, id, name, args: args.into_owned(), closed: false })?
+                self.draft.add_slot(Slot { index, id, name, args: args.into_owned(), ..Slot::default() })?
             }
         };
         if let Some(extra) = piece.get(KEPT_WITH_CALL).filter(|extra| !extra.is_null()) {
