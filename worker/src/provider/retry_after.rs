@@ -9,6 +9,8 @@
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderValue};
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use ukai_protocol::lease::{LimitsSeen, Wait};
 
 /// What stands for a header that names no instant (negative, NaN, empty, words).
@@ -16,14 +18,28 @@ const INVALID_MS: u64 = 60_000;
 /// The floor: "now" and the past are a second away.
 const FLOOR_MS: u64 = 1_000;
 
+/// Milliseconds: OpenAI's libraries and Azure know the first, Azure's gateways the others.
+const IN_MILLISECONDS: [&str; 3] = ["retry-after-ms", "x-ms-retry-after-ms", "x-retry-after-ms"];
+
 /// The latest "not before" in the answer's headers, from the moment that it was read.
 #[must_use]
 pub fn wait(headers: &HeaderMap, received_at: SystemTime) -> Option<Wait> {
-    let now = headers.get(http::header::DATE).and_then(text).and_then(date).unwrap_or(received_at);
-    let named = headers.get_all("retry-after-ms").iter().map(|value| number(value, 1).unwrap_or(INVALID));
+    let now = clock(headers, received_at);
+    let in_ms = IN_MILLISECONDS.into_iter().flat_map(|name| headers.get_all(name));
+    let named = in_ms.map(|value| number(value, 1).unwrap_or(INVALID));
     let named = named.chain(headers.get_all(http::header::RETRY_AFTER).iter().map(|value| retry_after(value, now)));
-    let named = named.chain(exhausted(headers).map(|value| reset(value, now)));
-    named.max_by_key(|wait| match wait {
+    let named = named.chain(exhausted(headers).map(|value| text(value).map_or(INVALID, |text| reset(text, now))));
+    latest(named)
+}
+
+/// The provider's clock, against which its instants are read; ours where it shows none.
+#[must_use]
+pub fn clock(headers: &HeaderMap, received_at: SystemTime) -> SystemTime {
+    headers.get(http::header::DATE).and_then(text).and_then(date).unwrap_or(received_at)
+}
+
+pub(super) fn latest(waits: impl IntoIterator<Item = Wait>) -> Option<Wait> {
+    waits.into_iter().max_by_key(|wait| match wait {
         Wait::For(ms) => *ms,
         Wait::UntilReset => u64::MAX,
     })
@@ -32,7 +48,7 @@ pub fn wait(headers: &HeaderMap, received_at: SystemTime) -> Option<Wait> {
 /// What is left of the account's buckets.
 #[must_use]
 pub fn limits_seen(headers: &HeaderMap) -> LimitsSeen {
-    let left = |name: &str| headers.get(name).and_then(remaining);
+    let left = |name: &str| remaining(headers, name);
     let least = |names: &[&str]| names.iter().filter_map(|name| left(name)).min();
     LimitsSeen {
         requests_left: least(&["x-ratelimit-remaining-requests", "anthropic-ratelimit-requests-remaining"]),
@@ -43,7 +59,7 @@ pub fn limits_seen(headers: &HeaderMap) -> LimitsSeen {
     }
 }
 
-const INVALID: Wait = Wait::For(INVALID_MS);
+pub(super) const INVALID: Wait = Wait::For(INVALID_MS);
 
 fn text(value: &HeaderValue) -> Option<&str> {
     Some(value.to_str().ok()?.trim())
@@ -96,34 +112,62 @@ fn until(instant: SystemTime, now: SystemTime) -> Wait {
 
 /// The reset headers of those buckets of which nothing is left.
 fn exhausted(headers: &HeaderMap) -> impl Iterator<Item = &HeaderValue> {
-    const PAIRS: [(&str, &str); 6] = [
+    const PAIRS: [(&str, &str); 7] = [
         ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
         ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
+        // OpenRouter, Moonshot.
+        ("x-ratelimit-remaining", "x-ratelimit-reset"),
         ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
         ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
         ("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-input-tokens-reset"),
         ("anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-reset"),
     ];
-    PAIRS
-        .into_iter()
-        .filter(|(left, _)| headers.get(*left).and_then(remaining) == Some(0))
-        .flat_map(|(_, reset)| headers.get_all(reset))
+    // The windows of a Claude subscription tell no count but a verdict.
+    const VERDICTS: [(&str, &str); 3] = [
+        ("anthropic-ratelimit-unified-status", "anthropic-ratelimit-unified-reset"),
+        ("anthropic-ratelimit-unified-5h-status", "anthropic-ratelimit-unified-5h-reset"),
+        ("anthropic-ratelimit-unified-7d-status", "anthropic-ratelimit-unified-7d-reset"),
+    ];
+    let is_rejected = |name: &str| headers.get(name).and_then(text) == Some("rejected");
+    let counted = PAIRS.into_iter().filter(|(left, _)| remaining(headers, left) == Some(0));
+    let judged = VERDICTS.into_iter().filter(move |(status, _)| is_rejected(status));
+    counted.chain(judged).flat_map(|(_, reset)| headers.get_all(reset))
 }
 
-/// A bucket in debt (below zero) has nothing left.
-fn remaining(value: &HeaderValue) -> Option<u64> {
-    let left: f64 = text(value)?.parse().ok()?;
-    left.is_finite().then_some(left.max(0.0) as u64)
+/// A bucket in debt (below zero) has nothing left; Azure writes -1 of -1 for a bucket that it does not count.
+fn remaining(headers: &HeaderMap, name: &str) -> Option<u64> {
+    let number = |name: &str| headers.get(name).and_then(text)?.parse::<f64>().ok();
+    let left = number(name).filter(|left| left.is_finite())?;
+    let is_uncounted = left < 0.0 && number(&name.replace("remaining", "limit")).is_some_and(|limit| limit < 0.0);
+    (!is_uncounted).then_some(left.max(0.0) as u64)
 }
 
-/// OpenAI writes a duration (`6m0s`, `120ms`), Anthropic an instant (RFC 3339).
-fn reset(value: &HeaderValue, now: SystemTime) -> Wait {
-    let Some(text) = text(value) else { return INVALID };
-    if let Some(ms) = go_duration_ms(text) {
-        return milliseconds(ms);
+/// As numbers of seconds these would be decades, as seconds and milliseconds since 1970 they are dates of this century.
+const EPOCH_SECONDS_MIN: f64 = 1e9;
+const EPOCH_MILLISECONDS_MIN: f64 = 1e12;
+
+/// OpenAI writes a duration (`6m0s`, `120ms`), Anthropic an instant (RFC 3339, for subscriptions in seconds since 1970),
+/// OpenRouter milliseconds since 1970.
+pub(super) fn reset(text: &str, now: SystemTime) -> Wait {
+    if let Some(since_1970) = text.parse::<f64>().ok().filter(|number| *number >= EPOCH_SECONDS_MIN) {
+        let ms = if since_1970 >= EPOCH_MILLISECONDS_MIN { since_1970 } else { since_1970 * 1_000.0 };
+        let passed = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        return milliseconds(ms - passed.as_millis() as f64);
     }
-    let instant = text.parse::<jiff::Timestamp>().ok().and_then(|instant| SystemTime::try_from(instant).ok());
-    instant.map_or(INVALID, |instant| until(instant, now))
+    duration(text).or_else(|| instant(text, now)).unwrap_or(INVALID)
+}
+
+/// `6m0s`, `17.2s`, `120ms`; a bare number is seconds.
+pub(super) fn duration(text: &str) -> Option<Wait> {
+    go_duration_ms(text).map(milliseconds)
+}
+
+/// RFC 3339, or a date and a time of day without a zone (GLM). Without one it is read as UTC: east of Greenwich, where those
+/// live who leave it out, that is hours too late and never too early.
+pub(super) fn instant(text: &str, now: SystemTime) -> Option<Wait> {
+    let utc = |local: DateTime| local.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
+    let instant = text.parse::<jiff::Timestamp>().ok().or_else(|| text.parse().ok().and_then(utc))?;
+    SystemTime::try_from(instant).ok().map(|instant| until(instant, now))
 }
 
 /// Numbers with units, largest first or not: `1h2m3.5s`, `120ms`. A bare number is seconds.
@@ -229,6 +273,7 @@ mod tests {
         check("milliseconds are rounded up", &[("retry-after-ms", "2500.1")], Some(Wait::For(2_501)));
         check("the floor holds for milliseconds", &[("retry-after-ms", "20")], seconds(1));
         check("invalid milliseconds", &[("retry-after-ms", "x")], seconds(60));
+        check("Azure's milliseconds", &[("x-ms-retry-after-ms", "7123"), ("retry-after-ms", "7000")], Some(Wait::For(7_123)));
         check("both, seconds later", &[("retry-after-ms", "1500"), ("retry-after", "2")], seconds(2));
         check("both, milliseconds later", &[("retry-after-ms", "9000"), ("retry-after", "2")], seconds(9));
         check("two of a name", &[("retry-after", "5"), ("retry-after", "90")], seconds(90));
@@ -253,6 +298,10 @@ mod tests {
         openai("debt", "-20", "6m0s", seconds(360));
         openai("words", "0", "later", seconds(60));
         openai("no unit known", "0", "5y", seconds(60));
+        openai("seconds since 1970", "0", "1778859381", seconds(120));
+        openai("milliseconds since 1970", "0", "1778859381500", Some(Wait::For(120_500)));
+        openai("since 1970 and past", "0", "1778859000", seconds(1));
+        openai("before all clocks", "0", "1e300", Some(Wait::UntilReset));
         openai("not exhausted", "1", "6m0s", None);
         openai("unknown", "?", "6m0s", None);
         let anthropic = |quirk, left, reset, expected| {
@@ -268,6 +317,36 @@ mod tests {
         anthropic("past", "0", "2020-01-01T00:00:00Z", seconds(1));
         anthropic("words", "0", "tomorrow", seconds(60));
         anthropic("not exhausted", "1000", "2026-05-15T15:36:21Z", None);
+        let unnamed = |quirk, left, reset, expected| {
+            check(quirk, &[("x-ratelimit-remaining", left), ("x-ratelimit-reset", reset)], expected);
+        };
+        unnamed("OpenRouter's one bucket", "0", "1778859381000", seconds(120));
+        unnamed("OpenRouter's one bucket, not exhausted", "3", "1778859381000", None);
+        let judged = |quirk, status, reset, expected| {
+            let pairs = [("anthropic-ratelimit-unified-status", status), ("anthropic-ratelimit-unified-reset", reset)];
+            check(quirk, &pairs, expected);
+        };
+        judged("a subscription's window is spent", "rejected", "1778866461", seconds(7_200));
+        judged("a subscription's window is nearly spent", "allowed_warning", "1778866461", None);
+        check(
+            "the later of a subscription's windows",
+            &[
+                ("anthropic-ratelimit-unified-5h-status", "rejected"),
+                ("anthropic-ratelimit-unified-5h-reset", "1778859321"),
+                ("anthropic-ratelimit-unified-7d-status", "rejected"),
+                ("anthropic-ratelimit-unified-7d-reset", "1778859381"),
+            ],
+            seconds(120),
+        );
+        check(
+            "Azure does not count this bucket",
+            &[
+                ("x-ratelimit-limit-tokens", "-1"),
+                ("x-ratelimit-remaining-tokens", "-1"),
+                ("x-ratelimit-reset-tokens", "0"),
+            ],
+            None,
+        );
         check(
             "the later of bucket and retry-after",
             &[("retry-after", "5"), ("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "20s")],
