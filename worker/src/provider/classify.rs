@@ -149,7 +149,10 @@ impl Failure {
     fn waiting(self, wait: Option<Wait>) -> Self {
         let is_about_the_provider =
             matches!(self.class, AnswerClass::RateLimited | AnswerClass::Unavailable | AnswerClass::Closed);
-        Failure { wait: retry_after::latest(self.wait.into_iter().chain(wait.filter(|_| is_about_the_provider))), ..self }
+        Failure {
+            wait: retry_after::latest(self.wait.into_iter().chain(wait.filter(|_| is_about_the_provider))),
+            ..self
+        }
     }
 
     /// The key, where the provider or a library repeated it, is masked.

@@ -165,7 +165,7 @@ pub(super) fn duration(text: &str) -> Option<Wait> {
 /// RFC 3339, or a date and a time of day without a zone (GLM). Without one it is read as UTC: east of Greenwich, where those
 /// live who leave it out, that is hours too late and never too early.
 pub(super) fn instant(text: &str, now: SystemTime) -> Option<Wait> {
-    let utc = |local: DateTime| local.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
+    let utc = |local: DateTime| TimeZone::UTC.to_timestamp(local).ok();
     let instant = text.parse::<jiff::Timestamp>().ok().or_else(|| text.parse().ok().and_then(utc))?;
     SystemTime::try_from(instant).ok().map(|instant| until(instant, now))
 }
@@ -273,7 +273,11 @@ mod tests {
         check("milliseconds are rounded up", &[("retry-after-ms", "2500.1")], Some(Wait::For(2_501)));
         check("the floor holds for milliseconds", &[("retry-after-ms", "20")], seconds(1));
         check("invalid milliseconds", &[("retry-after-ms", "x")], seconds(60));
-        check("Azure's milliseconds", &[("x-ms-retry-after-ms", "7123"), ("retry-after-ms", "7000")], Some(Wait::For(7_123)));
+        check(
+            "Azure's milliseconds",
+            &[("x-ms-retry-after-ms", "7123"), ("retry-after-ms", "7000")],
+            Some(Wait::For(7_123)),
+        );
         check("both, seconds later", &[("retry-after-ms", "1500"), ("retry-after", "2")], seconds(2));
         check("both, milliseconds later", &[("retry-after-ms", "9000"), ("retry-after", "2")], seconds(9));
         check("two of a name", &[("retry-after", "5"), ("retry-after", "90")], seconds(90));

@@ -34,11 +34,9 @@ impl Told {
     pub(super) fn body(text: &str, now: SystemTime) -> Self {
         match clean::parse(text) {
             Ok(value) => Told::read(unwrapped(&value), now),
-            Err(_) => Told {
-                message: text.to_owned(),
-                wait: told_wait::wait(&Value::Null, text, now),
-                ..Told::default()
-            },
+            Err(_) => {
+                Told { message: text.to_owned(), wait: told_wait::wait(&Value::Null, text, now), ..Told::default() }
+            }
         }
     }
 
@@ -48,8 +46,7 @@ impl Told {
             Some(Value::Number(number)) => number.to_string(),
             _ => String::new(),
         };
-        let first =
-            |keys: &[&str]| keys.iter().map(|key| word(key)).find(|text| !text.is_empty()).unwrap_or_default();
+        let first = |keys: &[&str]| keys.iter().map(|key| word(key)).find(|text| !text.is_empty()).unwrap_or_default();
         let message = match (error, first(&["message", "status_msg", "detail", "msg"])) {
             (Value::String(text), _) => text.clone(),
             (_, message) if message.is_empty() => error.to_string(),

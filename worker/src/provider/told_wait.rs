@@ -72,8 +72,7 @@ fn headers_within(error: &Value) -> HeaderMap {
 
 /// What stands before a duration ("Please retry in 17.2s.", "try again in 6m0s", "retry after 20 seconds", "reset after
 /// 5h59m59s").
-const BEFORE_DURATION: [&str; 5] =
-    ["retry in ", "try again in ", "retry after ", "try again after ", "reset after "];
+const BEFORE_DURATION: [&str; 5] = ["retry in ", "try again in ", "retry after ", "try again after ", "reset after "];
 /// What stands before an instant ("resets at 2026-05-15T15:00:00Z", "will reset at 2026-04-09 15:13:03", Anthropic's
 /// "regain access on 2026-02-01 at 00:00 UTC").
 const BEFORE_INSTANT: [&str; 3] = ["resets at ", "reset at ", "regain access on "];
@@ -175,7 +174,8 @@ mod tests {
 
     #[test]
     fn headers_in_the_body() {
-        let of = |headers: Value| json!({"message": "Rate limit exceeded", "code": 429, "metadata": {"headers": headers}});
+        let of =
+            |headers: Value| json!({"message": "Rate limit exceeded", "code": 429, "metadata": {"headers": headers}});
         let reset = "1778859381000";
         #[rustfmt::skip]
         let cases = [
@@ -196,7 +196,11 @@ mod tests {
     fn a_sentence() {
         let check = |quirk, message: &str, expected| check(quirk, json!({"message": message}), expected);
         check("Gemini", "Quota exceeded for metric: x, limit: 20\nPlease retry in 17.2s.", ms(17_200));
-        check("OpenAI", "Rate limit reached for gpt-4o on requests per day. Please try again in 6m0s. Visit x", ms(360_000));
+        check(
+            "OpenAI",
+            "Rate limit reached for gpt-4o on requests per day. Please try again in 6m0s. Visit x",
+            ms(360_000),
+        );
         check("OpenAI, milliseconds", "Please try again in 120ms.", ms(1_000));
         check("Groq", "Limit 6000, Used 5900. Please try again in 1m26.4s.", ms(86_400));
         check("Azure", "Please retry after 20 seconds. Please go here", ms(20_000));

@@ -119,17 +119,17 @@ fn an_error_inside_an_answer() {
     for (quirk, error, expected) in [
         ("overloaded", json!({"type": "overloaded_error", "message": "Overloaded"}), Unavailable),
         ("limited", json!({"type": "rate_limit_error", "message": "slow down"}), Unavailable),
-        (
-            "too long",
-            json!({"type": "invalid_request_error", "message": "prompt is too long"}),
-            ContextOverflow,
-        ),
+        ("too long", json!({"type": "invalid_request_error", "message": "prompt is too long"}), ContextOverflow),
         ("no money", json!({"code": "insufficient_quota"}), Closed),
         ("MiniMax", json!({"status_code": 1008, "status_msg": "insufficient balance"}), Closed),
         ("MiniMax: a wrong key", json!({"status_code": 1004, "status_msg": "login fail"}), Closed),
         ("MiniMax: limited", json!({"status_code": 1002, "status_msg": "rate limit"}), Unavailable),
         ("MiniMax: a filter", json!({"status_code": 1027, "status_msg": "output new_sensitive"}), Rejected),
-        ("MiniMax: too long", json!({"status_code": 2013, "status_msg": "context window exceeds limit (2013)"}), ContextOverflow),
+        (
+            "MiniMax: too long",
+            json!({"status_code": 2013, "status_msg": "context window exceeds limit (2013)"}),
+            ContextOverflow,
+        ),
         ("Gemini: limited", json!({"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow down"}), Unavailable),
         ("Gemini: overloaded", json!({"code": 503, "status": "UNAVAILABLE", "message": "overloaded"}), Unavailable),
         ("Gemini: the key was withdrawn", json!({"code": 403, "status": "PERMISSION_DENIED", "message": "x"}), Closed),

@@ -194,7 +194,9 @@ fn contents<'a>(request: &Request<'a>, provider: &str) -> Vec<Content<'a>> {
     let mut asked: Option<(&[Call], Layout<'a>)> = None;
     for message in request.messages {
         let (role, parts) = match &**message {
-            Message::User { text } => (Role::User, nonblank(text, None).into_iter().collect()),
+            // The wire refuses a part that says nothing.
+            Message::User { text } if text.trim().is_empty() => continue,
+            Message::User { text } => (Role::User, vec![said(text, None)]),
             Message::Result { call, tool, ok, text } => {
                 let text = clean::text(text);
                 let response = if *ok { Outcome::Output(text) } else { Outcome::Error(text) };
@@ -202,7 +204,10 @@ fn contents<'a>(request: &Request<'a>, provider: &str) -> Vec<Content<'a>> {
                     let place = calls.iter().position(|asked| asked.id == *call)?;
                     layout.has_id(place).then_some(call.as_str())
                 });
-                (Role::User, vec![Part::Result { function_response: FunctionResponse { id, name: name(tool), response } }])
+                (
+                    Role::User,
+                    vec![Part::Result { function_response: FunctionResponse { id, name: name(tool), response } }],
+                )
             }
             // Thinking alone is no reply.
             Message::Assistant { text, calls, .. } if text.trim().is_empty() && calls.is_empty() => continue,
@@ -228,14 +233,15 @@ fn contents<'a>(request: &Request<'a>, provider: &str) -> Vec<Content<'a>> {
 
 fn model_parts<'a>(layout: &Layout<'a>, text: &'a str, calls: &'a [Call], signed: bool) -> Vec<Part<'a>> {
     let mut parts = Vec::with_capacity(calls.len() + 1);
+    let is_blank = text.trim().is_empty();
     let mut first_call = true;
     for piece in layout.pieces() {
         match *piece {
             parts::Piece::Text { from, to, signature } => {
                 let text = text.get(from..to).unwrap_or_default();
-                match signature {
-                    Some(_) => parts.push(said(text, signature)),
-                    None => parts.extend(nonblank(text, None)),
+                // A line break between two paragraphs is a part of what was said; nothing but blanks is not.
+                if signature.is_some() || !(is_blank || text.is_empty()) {
+                    parts.push(said(text, signature));
                 }
             }
             parts::Piece::Call { place, signature, has_id } => {
@@ -260,11 +266,6 @@ fn model_parts<'a>(layout: &Layout<'a>, text: &'a str, calls: &'a [Call], signed
 
 fn said<'a>(text: &'a str, signature: Option<&'a str>) -> Part<'a> {
     Part::Text { text: clean::text(text), signature }
-}
-
-/// Blank text is left out: the wire refuses it.
-fn nonblank<'a>(text: &'a str, signature: Option<&'a str>) -> Option<Part<'a>> {
-    (!text.trim().is_empty()).then(|| said(text, signature))
 }
 
 /// A name must not begin with a digit or a hyphen here.

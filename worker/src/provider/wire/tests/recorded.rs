@@ -130,7 +130,12 @@ fn recorded_anthropic_streams() {
             "5 in, 0 of it cached, 9 out",
         ],
     );
-    check("ids used twice, and one that is none", wire, recorded!("anthropic/reused_ids"), &[&REUSED[..], &["5 in, 0 of it cached, 1 out"]].concat());
+    check(
+        "ids used twice, and one that is none",
+        wire,
+        recorded!("anthropic/reused_ids"),
+        &[&REUSED[..], &["5 in, 0 of it cached, 1 out"]].concat(),
+    );
     check(
         "no ids, and a stop that knows nothing of calls",
         wire,

@@ -120,8 +120,16 @@ fn an_error_inside_a_stream_is_a_failure() {
             "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n",
             json!({"type": "overloaded_error"}),
         ),
-        (Wire::Gemini, "data: {\"error\":{\"code\":503,\"message\":\"boom\"}}\n\n", json!({"code": 503, "message": "boom"})),
-        (Wire::Gemini, "data: [{\"error\":{\"code\":503,\"message\":\"boom\"}}]\n\n", json!({"code": 503, "message": "boom"})),
+        (
+            Wire::Gemini,
+            "data: {\"error\":{\"code\":503,\"message\":\"boom\"}}\n\n",
+            json!({"code": 503, "message": "boom"}),
+        ),
+        (
+            Wire::Gemini,
+            "data: [{\"error\":{\"code\":503,\"message\":\"boom\"}}]\n\n",
+            json!({"code": 503, "message": "boom"}),
+        ),
     ] {
         match assemble(wire, stream, &[]) {
             Err(Trouble::Told(error)) => assert_eq!(error, expected),
@@ -159,17 +167,15 @@ fn whole_bodies_are_replies() {
     let anthropic = whole(Wire::Anthropic, &anthropic).expect("a reply");
     let kept = r#"lab {"type":"thinking","thinking":"t","signature":"s"}"#;
     assert_eq!(summary(&anthropic), [r#"Calls "hi""#, r#"a Read {"path":"1"}"#, "b Glob {}", kept, usage]);
-    let parts = json!([{"text": "hi"}, {"functionCall": {"name": "Read", "args": {"path": "1"}}, "thoughtSignature": "s"}]);
+    let parts =
+        json!([{"text": "hi"}, {"functionCall": {"name": "Read", "args": {"path": "1"}}, "thoughtSignature": "s"}]);
     let gemini = |parts: &Value, finish: Option<&str>| {
         json!({
             "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": finish}],
             "usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": 2},
         })
     };
-    let list = json!([
-        gemini(&json!([{"text": "h"}]), None),
-        gemini(&json!([{"text": "i"}, parts[1]]), Some("STOP")),
-    ]);
+    let list = json!([gemini(&json!([{"text": "h"}]), None), gemini(&json!([{"text": "i"}, parts[1]]), Some("STOP")),]);
     for body in [gemini(&parts, Some("STOP")), list] {
         let kept = r#"lab {"parts":[{"text":2},{"call":0,"thoughtSignature":"s"}]}"#;
         let reply = whole(Wire::Gemini, &body).expect("a reply");
