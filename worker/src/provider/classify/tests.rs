@@ -178,8 +178,9 @@ fn the_wait_that_a_body_names() {
     let openrouter = json!({"code": 429, "message": "Rate limit exceeded: free-models-per-day", "metadata": {"headers": {
         "X-RateLimit-Limit": "50", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1778862861000"}}});
     let quoted = json!({"message": "bad request: \"please try again in 9000s\" is no tool"});
+    type Case<'a> = (&'a str, u16, &'a [(&'static str, &'static str)], Value, AnswerClass, Option<u64>);
     #[rustfmt::skip]
-    let cases: [(&str, u16, &[(&str, &str)], Value, AnswerClass, Option<u64>); 14] = [
+    let cases: [Case<'_>; 14] = [
         ("Gemini's", 429, &[], gemini("17s"), RateLimited, Some(17_000)),
         ("Gemini's, 0", 429, &[], gemini("0s"), RateLimited, Some(1_000)),
         ("Gemini's, later than the header's", 429, &[("retry-after", "5")], gemini("17s"), RateLimited, Some(17_000)),

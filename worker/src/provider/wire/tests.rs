@@ -1,13 +1,18 @@
 //! Streams and what they become, the conversation and what it becomes: one table per direction.
 
+macro_rules! recorded {
+    ($path:literal) => {
+        include_str!(concat!("../../../../testdata/", $path, ".sse"))
+    };
+}
+
 mod recorded;
 mod replies;
 mod requests;
 mod round_trip;
 
-use std::sync::Arc;
-
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use ukai_protocol::json::Json;

@@ -111,16 +111,15 @@ pub(super) struct Kept {
 impl Kept {
     /// Pieces of one unsigned text are one part: a stream cuts anywhere.
     pub fn text(&mut self, bytes: usize, signature: Option<&str>) {
-        if signature.is_none() {
-            if bytes == 0 {
-                return;
-            }
-            if let Some(last) = self.parts.last_mut().filter(|last| !last.contains_key(SIGNATURE)) {
-                if let Some(known) = last.get("text").and_then(Value::as_u64) {
-                    last.insert("text".to_owned(), (known + bytes as u64).into());
-                    return;
-                }
-            }
+        if signature.is_none() && bytes == 0 {
+            return;
+        }
+        let open = self.parts.last_mut().filter(|last| signature.is_none() && !last.contains_key(SIGNATURE));
+        if let Some(length) = open.and_then(|last| last.get_mut("text"))
+            && let Some(known) = length.as_u64()
+        {
+            *length = (known + bytes as u64).into();
+            return;
         }
         self.push("text", bytes.into(), signature);
     }

@@ -2,12 +2,6 @@
 
 use super::*;
 
-macro_rules! recorded {
-    ($path:literal) => {
-        include_str!(concat!("../../../../testdata/", $path, ".sse"))
-    };
-}
-
 #[test]
 fn recorded_openai_streams() {
     let wire = Wire::Openai;

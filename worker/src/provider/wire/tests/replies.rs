@@ -71,9 +71,9 @@ fn a_call_that_nobody_closed_is_not_without_arguments() {
 
 #[test]
 fn a_stream_that_was_cut_is_no_reply() {
-    let anthropic = include_str!("../../../../testdata/anthropic/parallel.sse");
-    let openai = include_str!("../../../../testdata/openai/parallel.sse");
-    let gemini = include_str!("../../../../testdata/gemini/parallel.sse");
+    let anthropic = recorded!("anthropic/parallel");
+    let openai = recorded!("openai/parallel");
+    let gemini = recorded!("gemini/parallel");
     for (wire, stream) in [(Wire::Openai, openai), (Wire::Anthropic, anthropic), (Wire::Gemini, gemini)] {
         // At every event: whatever came before the end was decided, nothing is a reply.
         let events: Vec<&str> = stream.split_inclusive("\n\n").collect();
@@ -105,7 +105,7 @@ fn a_stream_that_was_cut_is_no_reply() {
 
 #[test]
 fn ids_are_unique_in_the_conversation() {
-    let stream = include_str!("../../../../testdata/openai/equal_index.sse");
+    let stream = recorded!("openai/equal_index");
     let expected = [r#"Calls """#, r#"a-2 Read {"path":"1"}"#, r#"b Read {"path":"2"}"#];
     check_used("used in an earlier turn", Wire::Openai, stream, &["a"], &expected);
 }

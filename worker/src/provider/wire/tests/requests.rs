@@ -238,9 +238,15 @@ fn asked_again(model: &str, reply: Message) -> Value {
 
 #[test]
 fn a_signature_goes_back_in_the_part_that_it_came_in() {
-    for name in ["parallel", "text_signature", "signed_texts", "signed_thought", "missing_ids", "max_tokens"] {
-        let stream = std::fs::read_to_string(format!("testdata/gemini/{name}.sse")).expect("recorded");
-        let reply = assemble(Wire::Gemini, &stream, &[]).expect("a reply");
+    for (name, stream) in [
+        ("parallel", recorded!("gemini/parallel")),
+        ("text_signature", recorded!("gemini/text_signature")),
+        ("signed_texts", recorded!("gemini/signed_texts")),
+        ("signed_thought", recorded!("gemini/signed_thought")),
+        ("missing_ids", recorded!("gemini/missing_ids")),
+        ("max_tokens", recorded!("gemini/max_tokens")),
+    ] {
+        let reply = assemble(Wire::Gemini, stream, &[]).expect("a reply");
         // As it came, without what is not wanted back, and with pieces of one text joined.
         let mut came: Vec<Value> = Vec::new();
         for chunk in stream.lines().filter_map(|line| line.strip_prefix("data: ")) {
