@@ -138,6 +138,8 @@ const OVERFLOW: &[&str] = &[
     // Gemini.
     "exceeds the maximum number of tokens allowed",
     "input token count exceeds",
+    // DeepSeek, under a code that speaks of a quota.
+    "input token exceed the limit",
     // Groq; OpenAI where a request can never fit into a minute's tokens.
     "reduce the length of the messages",
     "must be reduced in order to run successfully",

@@ -82,6 +82,7 @@ fn the_body_knows_better() {
         ("OpenRouter: the free models' minute", 429, r#"{"error":{"message":"Rate limit exceeded: free-models-per-min.","code":429}}"#, RateLimited),
         ("OpenRouter: whom it asked is down", 502, r#"{"error":{"message":"Provider returned error","code":502}}"#, Unavailable),
         ("DeepSeek: no money", 402, r#"{"error":{"message":"Insufficient Balance","type":"unknown_error","code":"invalid_request_error"}}"#, Closed),
+        ("DeepSeek: too long", 400, r#"{"error":{"message":"Input token exceed the limit","code":"quota_limit_reached"}}"#, ContextOverflow),
         ("DeepSeek: overloaded", 503, r#"{"error":{"message":"Service is too busy"}}"#, Unavailable),
         ("DeepSeek: limited", 429, r#"{"error":{"message":"Rate limit reached"}}"#, RateLimited),
         ("Moonshot: overloaded, as 429", 429, r#"{"error":{"message":"The engine is currently overloaded, please try again later","type":"engine_overloaded_error"}}"#, Unavailable),

@@ -28,7 +28,7 @@ const METHOD: &str = ":streamGenerateContent";
 /// accept this one (documented with the signatures; the reply may be poorer for it).
 const SIGNATURE_OF_OTHERS: &str = "skip_thought_signature_validator";
 /// Families that ask for no signature. A name that is not among them is taken for a model that does.
-const FAMILIES_WITHOUT_SIGNATURE: [&str; 4] = ["gemini-1", "gemini-2", "gemma", "learnlm"];
+const FAMILIES_WITHOUT_SIGNATURE: [&str; 4] = ["gemini-1.", "gemini-2.", "gemma", "learnlm"];
 
 /// Stands before a conversation that begins with the model: the wire wants the user's word first.
 const BEGINNING: &str = "(The beginning of this conversation is not shown.)";

@@ -136,6 +136,14 @@ fn an_error_inside_a_stream_is_a_failure() {
             other => panic!("{stream}: {other:?}"),
         }
     }
+    for reason in ["error", "insufficient_system_resource", "network_error"] {
+        let broken = assemble(Wire::Openai, &chunks(&[json!({"content": "I wi"})], Some(reason)), &[]);
+        assert!(matches!(broken, Err(Trouble::Told(_))), "{reason}: {broken:?}");
+    }
+    let inner = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\",\"error\":{\"code\":502}}]}\n\n";
+    assert!(matches!(assemble(Wire::Openai, inner, &[]), Err(Trouble::Told(error)) if error == json!({"code": 502})));
+    let full = chunks(&[json!({"content": "x"})], Some("model_context_window_exceeded"));
+    check("GLM's window is full", Wire::Openai, &full, &[r#"Length "x""#]);
     let nothing = "data: {\"error\":null,\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n\n";
     check("an error of null is none", Wire::Openai, nothing, &[r#"End "x""#]);
 }
