@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ukai_protocol::frame::Role;
-use ukai_protocol::lease::{AnswerClass, Grant, LimitsSeen, Report, Timeouts, Wire};
+use ukai_protocol::lease::{AnswerClass, Grant, Report, Timeouts, Wire};
 use ukai_protocol::pipe;
 use ukai_protocol::probe::{ANSWER_BYTES_MAX, ProbeAnswer, ProbeKind, ProbeRequest};
 use ukai_protocol::secret::Secret;
@@ -75,10 +75,7 @@ fn answer(lease: u64) -> ProbeAnswer {
         lease,
         generation: 1,
         class: AnswerClass::Success,
-        wait: None,
-        limits_seen: LimitsSeen::default(),
-        usage: None,
-        signature: String::new(),
+        ..Report::default()
     };
     ProbeAnswer { report, detail: "fine".into(), tools: Some(true), observations: Vec::new() }
 }

@@ -1,4 +1,4 @@
-use ukai_protocol::lease::{AnswerClass, Grant, LimitsSeen, Report, Timeouts};
+use ukai_protocol::lease::{AnswerClass, Grant, Report, Timeouts};
 use ukai_protocol::message::Usage;
 use ukai_protocol::probe::ProbeKind;
 
@@ -51,10 +51,7 @@ fn probed(observations: Vec<(u32, Seen)>) -> ProbedProvider {
         lease: 1,
         generation: 1,
         class: AnswerClass::Success,
-        wait: None,
-        limits_seen: LimitsSeen::default(),
-        usage: None,
-        signature: String::new(),
+        ..Report::default()
     };
     let observations = observations.into_iter().map(|(request, seen)| Observation { request, seen }).collect();
     let answer = ProbeAnswer { report, detail: format!("fine with {KEY}"), tools: Some(true), observations };
