@@ -176,7 +176,7 @@ pub(super) fn body(request: &Request<'_>, provider: &str) -> serde_json::Result<
     })
 }
 
-/// A schema without properties is left out, as the documentation asks for a function that takes nothing.
+/// A schema without properties is left out: the field is optional, and its absence says the same.
 fn declaration(tool: &Definition) -> Declaration<'_> {
     let takes = tool.schema.get("properties").and_then(Value::as_object).is_some_and(|map| !map.is_empty());
     Declaration {
