@@ -81,7 +81,10 @@ impl Alert {
     pub fn is_urgent(&self) -> bool {
         !matches!(
             self,
-            Alert::LimitNear { .. } | Alert::BatchDone { .. } | Alert::BreakerOpened { .. } | Alert::BreakerClosed { .. }
+            Alert::LimitNear { .. }
+                | Alert::BatchDone { .. }
+                | Alert::BreakerOpened { .. }
+                | Alert::BreakerClosed { .. }
         )
     }
 }
@@ -99,7 +102,10 @@ impl fmt::Display for Alert {
                 write!(f, "provider account {account} is not asked for {} s: {why}", until.as_secs())
             }
             Alert::BreakerOpened { account, why, until: None } => {
-                write!(f, "provider account {account} is not asked until it is reset: {why}; mend that, then `ukai providers reset`")
+                write!(
+                    f,
+                    "provider account {account} is not asked until it is reset: {why}; mend that, then `ukai providers reset`"
+                )
             }
             Alert::BreakerClosed { account } => write!(f, "provider account {account} is asked again"),
             Alert::RoutesQuarantined { why } => write!(f, "{why}"),

@@ -32,9 +32,9 @@ use ukai_protocol::probe::ProbeAnswer;
 use ukai_protocol::session::Hello;
 
 use crate::batch::Batches;
+use crate::examine::{Examination, Examined};
 use crate::pool::actor::{Over, Pool};
 use crate::pool::link::Incoming;
-use crate::examine::{Examination, Examined};
 use crate::probe::ProbeError;
 use crate::queue::Queue;
 use crate::restart::Storm;
@@ -64,7 +64,9 @@ pub type Answer<T> = oneshot::Sender<Result<T, Refusal>>;
 #[derive(Debug)]
 pub enum LeaseWord {
     Ask(Ask),
-    Withdraw { call: u64 },
+    Withdraw {
+        call: u64,
+    },
     Report(Report),
     /// It came back from an earlier supervisor, and has said what it was told meanwhile.
     Returned,

@@ -73,7 +73,9 @@ pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Res
             Request::Status => {
                 doors.ask(|answer| Msg::Status { answer }).await.map(|status| Response::Status(Box::new(status)))
             }
-            Request::Providers => doors.ask(|answer| Msg::Providers { answer }).await.map(|rows| Response::Providers { rows }),
+            Request::Providers => {
+                doors.ask(|answer| Msg::Providers { answer }).await.map(|rows| Response::Providers { rows })
+            }
             Request::Why { job } => {
                 doors.ask(|answer| Msg::Why { job, answer }).await.map(|(job, lines)| Response::Why { job, lines })
             }

@@ -28,9 +28,9 @@ use crate::pool::spawn;
 use crate::publish::Publisher;
 use crate::settings::Settings;
 use crate::store::batch_file::{self, BatchFile};
+use crate::store::capabilities::{self, Capabilities};
 use crate::store::lock::LockError;
 use crate::store::paths::PathError;
-use crate::store::capabilities::{self, Capabilities};
 use crate::store::routes::{self, Found};
 use crate::store::{self, Appended, Lock, Recovered, Reply, StateDir, StoreError, StoreMessage};
 

@@ -21,9 +21,9 @@ pub mod route;
 
 // Done here.
 pub mod actor;
+pub mod examine;
 mod fault;
 pub mod pool;
-pub mod examine;
 pub mod probe;
 pub mod store;
 mod table;

@@ -71,12 +71,7 @@ fn request(deadline_ms: u64) -> ProbeRequest {
 }
 
 fn answer(lease: u64) -> ProbeAnswer {
-    let report = Report {
-        lease,
-        generation: 1,
-        class: AnswerClass::Success,
-        ..Report::default()
-    };
+    let report = Report { lease, generation: 1, class: AnswerClass::Success, ..Report::default() };
     ProbeAnswer { report, detail: "fine".into(), tools: Some(true), observations: Vec::new() }
 }
 

@@ -387,10 +387,9 @@ fn verdict(class: AnswerClass, until: Option<Until>, now: Instant) -> Verdict {
         (AnswerClass::Unavailable, _) => Failed::Unavailable,
         (AnswerClass::Timeout, _) => Failed::Timeout,
         (AnswerClass::Success, _) => return Verdict::Success,
-        (
-            AnswerClass::ContextOverflow | AnswerClass::Rejected | AnswerClass::Withdrawn | AnswerClass::NoTools,
-            _,
-        ) => return Verdict::Neither,
+        (AnswerClass::ContextOverflow | AnswerClass::Rejected | AnswerClass::Withdrawn | AnswerClass::NoTools, _) => {
+            return Verdict::Neither;
+        }
     })
 }
 
@@ -421,7 +420,8 @@ mod tests {
         told(&mut account, AnswerClass::RateLimited, Some(30), now);
         told(&mut account, AnswerClass::Unavailable, Some(1), now);
         told(&mut account, AnswerClass::Success, None, now);
-        let at = |seconds: u64, roll| account.standing(0.0, now + SECOND * u32::try_from(seconds).expect("small"), roll);
+        let at =
+            |seconds: u64, roll| account.standing(0.0, now + SECOND * u32::try_from(seconds).expect("small"), roll);
         assert_eq!(at(29, 0.0), Standing::NotBefore(now + SECOND * 30));
         assert_eq!(at(30, 0.0), Standing::Ready);
         assert_eq!(at(32, 1.0), Standing::NotBefore(now + SECOND * 33));

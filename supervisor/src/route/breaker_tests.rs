@@ -274,8 +274,7 @@ fn any_failed() -> impl Strategy<Value = Failed> {
 }
 
 fn any_act() -> impl Strategy<Value = Act> {
-    let verdict =
-        prop_oneof![Just(Verdict::Success), any_failed().prop_map(Verdict::Failure), Just(Verdict::Neither)];
+    let verdict = prop_oneof![Just(Verdict::Success), any_failed().prop_map(Verdict::Failure), Just(Verdict::Neither)];
     prop_oneof![
         2 => any::<bool>().prop_map(|old| Act::Succeed { old }),
         4 => (any_failed(), any::<bool>()).prop_map(|(failed, old)| Act::Fail { failed, old }),

@@ -103,7 +103,9 @@ fn view(view: View, name: &str, at: Instant) -> String {
         View::Unfit(Unfit::TooSmall { window, holds }) => {
             format!("the window of about {window} tokens does not fit into its {holds} with room for a reply")
         }
-        View::Open { until: Until::At(until), why } => format!("OPEN for another {} s: {}", seconds(until, at), opened(why)),
+        View::Open { until: Until::At(until), why } => {
+            format!("OPEN for another {} s: {}", seconds(until, at), opened(why))
+        }
         View::Open { until: Until::Reset, why } => {
             format!("OPEN until a person says `ukai providers reset {name}`: {}", opened(why))
         }

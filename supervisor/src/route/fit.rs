@@ -55,7 +55,10 @@ pub fn output(provider: &Provider, asked: u64) -> u64 {
 pub enum Unfit {
     NoTools,
     /// Tokens of the request, and of the provider's window.
-    TooSmall { window: u64, holds: u64 },
+    TooSmall {
+        window: u64,
+        holds: u64,
+    },
 }
 
 pub fn unfit_for(provider: &Provider, ask: &Ask) -> Option<Unfit> {

@@ -387,9 +387,7 @@ impl Router {
             }
             Choice::Unfit => Answer::Refuse { cause: self.unfit(job, &seen, now) },
             Choice::AllOpen if self.park => Answer::Park,
-            Choice::AllOpen => {
-                Answer::Refuse { cause: Cause::new(CauseKind::AllOpen, self.words(&seen, now)) }
-            }
+            Choice::AllOpen => Answer::Refuse { cause: Cause::new(CauseKind::AllOpen, self.words(&seen, now)) },
             Choice::Attempts => Answer::Refuse { cause: Cause::new(CauseKind::Attempts, self.history(job)) },
         };
         let Some(pending) = self.pending.get_mut(job) else { return };
@@ -524,10 +522,7 @@ impl Router {
             let admission = Admission::Probe { id: probe.id, generation: probe.generation };
             let lease = Lease { holder: Holder::Probe, provider, admission, reserved: 0.0, window: 0 };
             let lease = self.leases.grant(lease);
-            let grant = Grant {
-                max_output: shape.output_tokens,
-                ..self.grant_of(provider, lease, probe.generation)
-            };
+            let grant = Grant { max_output: shape.output_tokens, ..self.grant_of(provider, lease, probe.generation) };
             self.orders.push_back(Order { grant, shape, deadline: PROBE_LEASE });
         }
     }

@@ -39,13 +39,19 @@ pub struct Seen {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum View {
     Unfit(Unfit),
-    Open { until: Until, why: Why },
+    Open {
+        until: Until,
+        why: Why,
+    },
     HalfOpen,
     NotBefore(Instant),
     Backoff(Instant),
     Rate(Instant),
     /// A call that changes over to it waits until its buckets have filled up somewhat; `far`: not within a minute.
-    Thin { until: Instant, far: bool },
+    Thin {
+        until: Instant,
+        far: bool,
+    },
     Full,
     Ready,
 }

@@ -123,7 +123,9 @@ impl Remembered {
         Remembered {
             account: account.to_owned(),
             at_ms,
-            not_before: memory.not_before.map(|NotBefore { at, wait }| Named { until_ms: later(at), wait_ms: millis(wait) }),
+            not_before: memory
+                .not_before
+                .map(|NotBefore { at, wait }| Named { until_ms: later(at), wait_ms: millis(wait) }),
             breaker: memory.breaker.map(|breaker::Memory { until, why, opened }| {
                 let (until_ms, left_ms) = match until {
                     Until::At(at) => (Some(later(at)), millis(at.saturating_duration_since(now))),
@@ -238,9 +240,7 @@ pub fn peek(state: &StateDir) -> Result<Found, StoreError> {
     Ok(match look(state)? {
         Looked::Known(accounts) => Found::Known(accounts),
         Looked::Quarantined(why) => Found::Quarantined { why },
-        Looked::Damaged(path, why) => {
-            Found::Quarantined { why: format!("{} does not verify ({why})", path.display()) }
-        }
+        Looked::Damaged(path, why) => Found::Quarantined { why: format!("{} does not verify ({why})", path.display()) },
     })
 }
 

@@ -72,8 +72,12 @@ pub struct Answered {
 /// What the router is told of an attempt.
 #[must_use]
 pub fn report(grant: &Grant, result: &Result<Answered, Failure>) -> Report {
-    let report =
-        Report { lease: grant.lease, generation: grant.generation, account: grant.account.clone(), ..Report::default() };
+    let report = Report {
+        lease: grant.lease,
+        generation: grant.generation,
+        account: grant.account.clone(),
+        ..Report::default()
+    };
     match result {
         Ok(answered) => Report {
             class: AnswerClass::Success,

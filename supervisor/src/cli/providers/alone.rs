@@ -12,8 +12,8 @@ use crate::examine::{self, Examined};
 use crate::pool::reaper::Family;
 use crate::route::router::Router;
 use crate::settings::Settings;
-use crate::store::capabilities::{self, Capabilities};
 use crate::store::Lock;
+use crate::store::capabilities::{self, Capabilities};
 use crate::store::routes::{self, Found, Remembered};
 
 /// As far as it can be seen without changing anything.
@@ -96,7 +96,8 @@ impl<'a> Held<'a> {
             }
         }
         self.save(now)?;
-        let saving = |error| Failure::failed(format!("writing {}: {error}", self.context.state.capabilities().display()));
+        let saving =
+            |error| Failure::failed(format!("writing {}: {error}", self.context.state.capabilities().display()));
         capabilities::save(&self.context.state, &self.table).map_err(saving)?;
         Ok(examine::keep(&self.context.state, examined)?)
     }

@@ -47,12 +47,7 @@ fn everything() -> Vec<(u32, Seen)> {
 }
 
 fn probed(observations: Vec<(u32, Seen)>) -> ProbedProvider {
-    let report = Report {
-        lease: 1,
-        generation: 1,
-        class: AnswerClass::Success,
-        ..Report::default()
-    };
+    let report = Report { lease: 1, generation: 1, class: AnswerClass::Success, ..Report::default() };
     let observations = observations.into_iter().map(|(request, seen)| Observation { request, seen }).collect();
     let answer = ProbeAnswer { report, detail: format!("fine with {KEY}"), tools: Some(true), observations };
     ProbedProvider::new(&request(), Ok::<_, String>(answer))
