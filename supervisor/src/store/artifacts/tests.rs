@@ -1,3 +1,5 @@
+//! The checklist says what was seen and nothing else, and no file of the evidence holds the key.
+
 use ukai_protocol::lease::{AnswerClass, Grant, Report, Timeouts};
 use ukai_protocol::message::Usage;
 use ukai_protocol::probe::ProbeKind;
