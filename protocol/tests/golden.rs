@@ -119,7 +119,10 @@ fn a_probe() {
         prices: None,
     };
     let kind = ProbeKind::Health(Shape { tools: true, output_tokens: 16, input_bytes: 300 });
-    check(&ProbeRequest { grant, kind, deadline_ms: 30_000 }, "");
+    check(
+        &ProbeRequest { grant, kind, deadline_ms: 30_000 },
+        "0903036c6162036c6162010175016d01016bfb1027fce0930400fb60eafbe8036400000110fb2c01fb3075",
+    );
     let report = Report {
         lease: 9,
         generation: 3,
@@ -133,5 +136,5 @@ fn a_probe() {
         Observation { request: 1, seen: Seen::Answered { status: 200, content_type: "t".to_owned() } },
         Observation { request: 1, seen: Seen::Failed { why: "w".to_owned() } },
     ];
-    check(&ProbeAnswer { report, detail: "d".to_owned(), tools: Some(false), observations }, "");
+    check(&ProbeAnswer { report, detail: "d".to_owned(), tools: Some(false), observations }, "w");
 }
