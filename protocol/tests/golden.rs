@@ -136,5 +136,8 @@ fn a_probe() {
         Observation { request: 1, seen: Seen::Answered { status: 200, content_type: "t".to_owned() } },
         Observation { request: 1, seen: Seen::Failed { why: "w".to_owned() } },
     ];
-    check(&ProbeAnswer { report, detail: "d".to_owned(), tools: Some(false), observations }, "w");
+    check(
+        &ProbeAnswer { report, detail: "d".to_owned(), tools: Some(false), observations },
+        "090300000000000001640100020103c80174010d0177",
+    );
 }
