@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::task::JoinError;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use ukai_protocol::event::ProcessMark;
 use ukai_protocol::frame::Role;
 use ukai_protocol::pipe::{self, PipeError};
@@ -23,6 +23,8 @@ use crate::pool::stderr::Stderr;
 use crate::pool::{exit, spawn};
 use crate::restart::Exit;
 
+/// Starting one takes milliseconds; a file system that hangs must not keep whoever asks.
+const START_MAX: Duration = Duration::from_secs(10);
 /// The worker answers at its deadline by itself; one that does not within this is stuck.
 const LATE_GRACE: Duration = Duration::from_secs(1);
 /// It has nothing to do after its answer; then it is ended.
@@ -52,10 +54,13 @@ fn said(stderr_tail: &str) -> String {
     last.map(|line| format!(": {line}")).unwrap_or_default()
 }
 
-/// Asks, and waits for the answer; at most the request's deadline and a second. Dropping the future ends the process.
+/// Asks, and waits for the answer, at most the request's deadline and a second from the process's start. Dropping the future ends the process.
 pub async fn run(worker_program: &Path, family: Family, request: ProbeRequest) -> Result<ProbeAnswer, ProbeError> {
     let within = Duration::from_millis(request.deadline_ms).saturating_add(LATE_GRACE);
-    let Started { mut running, stdin, stdout, stderr } = start(worker_program, family).await?;
+    let started = timeout(START_MAX, start(worker_program, family)).await;
+    let Started { mut running, stdin, stdout, stderr } = started.unwrap_or_else(|_| {
+        Err(ProbeError::Start { program: worker_program.to_owned(), error: io::ErrorKind::TimedOut.into() })
+    })?;
     // From its start on, as the process counts: it is given its time even where starting took long.
     let deadline = Instant::now() + within;
     let told = timeout_at(deadline, exchange(stdin, stdout, &request)).await;
@@ -175,7 +180,7 @@ impl Running {
     /// How it ended by itself, if it does within `patience`; then nobody of its tree is left either.
     async fn exited(&mut self, patience: Duration) -> Result<Option<Exit>, JoinError> {
         let Some((_, mark)) = &self.process else { return Ok(None) };
-        match tokio::time::timeout(patience, exit::ended(mark)).await {
+        match timeout(patience, exit::ended(mark)).await {
             Ok(Ok(())) => self.end().await.map(Some),
             Ok(Err(error)) => {
                 tracing::error!(pid = mark.pid, %error, "a probing process cannot be watched, and is ended");

@@ -116,12 +116,12 @@ fn only_what_lies_there_can_be_cleared_and_no_path() {
     assert_eq!(code, 0, "{result}");
     let id = result["job_id"].as_str().expect("an id");
     for (name, expected, part) in [
-        (id, 1, "nothing of"),
-        ("j-aaaaaaaa", 1, "nothing of"),
+        (id, 2, "nothing of"),
+        ("j-aaaaaaaa", 2, "nothing of"),
         ("nobody", 2, "there is no job"),
         ("../runs", 2, "is a path"),
         (".", 2, "is a path"),
-        ("routes.json", 1, "nothing of routes.json"),
+        ("routes.json", 2, "nothing of routes.json"),
     ] {
         let (code, text) = said(&home, &["quarantine", "clear", name]);
         assert!(code == Some(expected) && text.contains(part), "{name}: {text}");

@@ -76,6 +76,8 @@ async fn serve() -> Result<(), End> {
         sent.map_err(|error| End::Unheard(format!("writing the answer to stdout: {error}")))
     };
     tokio::select! {
+        // Who has the answer closes stdin at once.
+        biased;
         told = told => told,
         () = gone(&mut stdin) => Err(End::Unheard("whoever asked has gone".to_owned())),
     }

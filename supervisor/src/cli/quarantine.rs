@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::{Output, offline, print, table};
 use crate::store::lock::{Lock, LockError};
 use crate::store::paths::StateDir;
-use crate::store::quarantine::clear::{self, Cleared};
+use crate::store::quarantine::clear::{self, ClearError, Cleared};
 use crate::store::quarantine::kept::{self, Kept};
 
 #[derive(Debug, clap::Args)]
@@ -135,7 +135,11 @@ fn clear(context: &Context, typed: &[String]) -> Result<u8, Failure> {
             Name::Run(id) => (id.as_str(), clear::clear_run(state, id, &lock)),
             Name::File(file) => (*file, clear::clear_file(state, file, &lock)),
         };
-        told(context, shown, &cleared.map_err(Failure::failed)?);
+        let cleared = cleared.map_err(|error| match error {
+            ClearError::NotThere { .. } => Failure::usage(error),
+            other => Failure::failed(other),
+        })?;
+        told(context, shown, &cleared);
     }
     Ok(0)
 }

@@ -42,7 +42,7 @@ pub fn refuse(
         let kept = put_aside(state, id, *part)?;
         tracing::error!("{id} is quarantined: {why}; kept as {kept}");
     }
-    let cause = recovery::quarantined(&why, &folder.display().to_string());
+    let cause = recovery::quarantined(id, &why, &folder.display().to_string());
     let progress = Box::new(recovery::refused(progress, spec.as_deref(), cause));
     Ok(Opened::Refused { why, spec, progress })
 }

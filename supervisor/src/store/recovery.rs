@@ -9,6 +9,7 @@
 use std::fmt;
 
 use ukai_protocol::event::Event;
+use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind, JobSpec, Outcome};
 use ukai_protocol::run_state::{Progress, RunState};
 
@@ -207,9 +208,10 @@ pub fn refused(mut progress: Progress, spec: Option<&JobSpec>, cause: Cause) -> 
 
 /// The cause that a refused run shows.
 #[must_use]
-pub fn quarantined(why: &str, kept: &str) -> Cause {
+pub fn quarantined(id: &JobId, why: &str, kept: &str) -> Cause {
     let detail = format!(
-        "opening its files: {why}. They are kept in {kept}; nothing of the job runs before a person has looked at them"
+        "opening its files: {why}. They are kept in {kept}; nothing of the job runs before a person has looked at them \
+         and typed: ukai quarantine clear {id}"
     );
     Cause::new(CauseKind::Quarantined, detail)
 }

@@ -99,7 +99,7 @@ fn the_table() {
 
 #[test]
 fn a_refused_run_is_shown_ended_with_its_name_and_the_mark_of_its_process() {
-    let cause = quarantined("line 3", "/q");
+    let cause = quarantined(&crate::store::testing::id(1), "line 3", "/q");
     let nothing_known = refused(Progress::default(), Some(&spec()), cause.clone());
     assert_eq!((nothing_known.name.as_str(), nothing_known.status), ("fix-a", JobStatus::Aborted));
     let under_way = refused(fold(&run(1)).progress, None, cause.clone());

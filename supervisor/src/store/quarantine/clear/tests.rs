@@ -204,3 +204,28 @@ fn what_lies_there_is_listed_with_what_is_wrong_with_it() {
     let after = [batch, format!("{run} {run}/events.jsonl.cleared true false: {log}"), mine, routes];
     assert_eq!(list().iter().map(shown).collect::<Vec<_>>(), after);
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(48))]
+    #[test]
+    fn whichever_byte_was_changed_the_run_goes_on_from_records_that_were_written(
+        at in proptest::prelude::any::<proptest::sample::Index>(),
+        flip in 1u8..,
+    ) {
+        let events = run(2);
+        let temp = Temp::with(&events);
+        let mut log = temp.log();
+        let at = at.index(log.len());
+        log[at] ^= flip;
+        std::fs::write(temp.run().log(), log).expect("damaged");
+        // A changed last newline is a torn end, and cut at the start: nothing was lost that was acknowledged.
+        if !is_sound(&temp) {
+            let believed = usize::try_from(clear(&temp).expect("cleared").records.expect("rebuilt")).expect("few");
+            let after = temp.events();
+            proptest::prop_assert_eq!(&after[..believed], &events[..believed]);
+            let state = fold(&after);
+            proptest::prop_assert!(state.turn.is_none() && state.progress.process.is_none());
+            proptest::prop_assert!(is_sound(&temp));
+        }
+    }
+}
