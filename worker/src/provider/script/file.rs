@@ -5,9 +5,12 @@
 
 #![deny(clippy::disallowed_methods)]
 
+use std::num::NonZeroU32;
+
 use serde::Deserialize;
 
 use super::args::ArgTable;
+use super::conversation::Wire;
 use super::pause::Pause;
 use super::rule::When;
 use super::template::Template;
@@ -32,10 +35,46 @@ pub struct Script {
     pub rules: Vec<Rule>,
 }
 
+/// A limit that counts, for the whole server. At least one of the two.
 #[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "RawRate")]
 pub struct Rate {
-    pub requests_per_minute: std::num::NonZeroU32,
+    pub requests: Option<RequestRate>,
+    pub tokens_per_minute: Option<NonZeroU32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct RequestRate {
+    pub per_minute: NonZeroU32,
+    /// So many at once from a full bucket.
+    pub burst: NonZeroU32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRate {
+    requests_per_minute: Option<NonZeroU32>,
+    burst: Option<NonZeroU32>,
+    tokens_per_minute: Option<NonZeroU32>,
+}
+
+impl TryFrom<RawRate> for Rate {
+    type Error = &'static str;
+
+    fn try_from(raw: RawRate) -> Result<Rate, &'static str> {
+        let tokens_per_minute = raw.tokens_per_minute;
+        match (raw.requests_per_minute, raw.burst) {
+            (None, Some(_)) => Err("burst is the size of the bucket of requests; give requests_per_minute too"),
+            (None, None) if tokens_per_minute.is_none() => {
+                Err("[rate] limits nothing; give requests_per_minute, tokens_per_minute or both")
+            }
+            (None, None) => Ok(Rate { requests: None, tokens_per_minute }),
+            (Some(per_minute), burst) => {
+                let requests = RequestRate { per_minute, burst: burst.unwrap_or(per_minute) };
+                Ok(Rate { requests: Some(requests), tokens_per_minute })
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -136,6 +175,8 @@ pub struct Fault {
     pub error: Option<Preset>,
     pub message: Option<Template>,
     pub body: Option<Template>,
+    /// Gemini's way to name a wait, in the body: `"17s"`.
+    pub retry_info: Option<Template>,
     #[serde(default)]
     pub headers: std::collections::BTreeMap<String, Template>,
     #[serde(default)]
@@ -194,6 +235,21 @@ impl Script {
         Ok(script)
     }
 
+    /// What is wrong with it where only this wire is served, or (`None`) all of them.
+    pub fn fits(&self, served: Option<Wire>) -> Result<(), String> {
+        for (at, rule) in self.rules.iter().enumerate() {
+            let gemini = rule.when.wire.or(served) == Some(Wire::Gemini);
+            if rule.fault.retry_info.is_some() && !gemini {
+                return Err(format!(
+                    "{} gives retry_info, which only the body of a Gemini error has; give the rule when.wire = \"gemini\", \
+                     or serve with --wire gemini; on other wires use headers = {{ retry-after = \"17\" }}",
+                    self.label(at)
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// How messages name the rule: its name, else its number from 1.
     pub fn label(&self, at: usize) -> String {
         self.rules.get(at).and_then(|rule| rule.name.clone()).unwrap_or_else(|| format!("rule {}", at + 1))
@@ -227,6 +283,9 @@ impl TryFrom<RawRule> for Rule {
         }
         if !refuses && (fault.message.is_some() || fault.body.is_some()) && !fault.error_event {
             return wrong("gives a message or body, but no status or error (or error_event) that would carry it");
+        }
+        if fault.retry_info.is_some() && (fault.body.is_some() || !refuses && !fault.error_event) {
+            return wrong("gives retry_info, but no status or error (or error_event) in whose own body it would stand");
         }
         if fault.status.is_some_and(|status| !(400..=599).contains(&status)) {
             return wrong("fails with a status from 400 to 599");
