@@ -23,7 +23,7 @@ pub struct Refusal {
     pub param: Option<String>,
     pub code: Option<String>,
     /// Gemini alone: what stands beside the message, for programs.
-    pub details: Vec<Value>,
+    pub details: Box<[Value]>,
 }
 
 impl Refusal {
@@ -35,12 +35,12 @@ impl Refusal {
             message: message.into(),
             param: None,
             code: None,
-            details: Vec::new(),
+            details: Box::default(),
         }
     }
 
     pub fn with(mut self, detail: Value) -> Refusal {
-        self.details.push(detail);
+        self.details = self.details.into_iter().chain([detail]).collect();
         self
     }
 
@@ -107,7 +107,7 @@ impl Refusal {
             message: message.to_owned(),
             param: None,
             code: code.map(str::to_owned),
-            details: Vec::new(),
+            details: Box::default(),
         }
     }
 

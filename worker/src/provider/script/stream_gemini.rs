@@ -30,8 +30,13 @@ pub fn events(spoken: &Spoken, form: Form, chunk_chars: usize) -> Vec<Event> {
         let chars = spoken.calls.iter().map(|call| call.arguments.chars().count()).sum();
         add(Part::Said(chars), &chunk(spoken, &calls, None));
     }
+    // The last chunk of a reply that said something says nothing, in so many words.
+    let said = !(spoken.text.is_empty() && spoken.reasoning.is_empty() && calls.is_empty());
+    let mut last = said.then(|| json!({"text": ""}));
     let signature = signature(spoken, "").filter(|_| calls.is_empty() && !spoken.text.is_empty());
-    let last = signature.map(|signature| json!({"text": "", "thoughtSignature": signature}));
+    if let (Some(part), Some(signature)) = (&mut last, signature) {
+        part["thoughtSignature"] = json!(signature);
+    }
     add(Part::Finish, &chunk(spoken, last.as_slice(), Some(finish_reason(spoken))));
     if form == Form::Array {
         events.push(Event { part: Part::Terminal, text: "]".to_owned() });

@@ -80,8 +80,8 @@ fn judge_part<'a>(
             "Invalid value at '{place}' (oneof), oneof field 'data' is already set. Cannot set '{second}'"
         )));
     }
-    // A streamed reply may end with a signature on an empty text.
-    let empty = part["text"] == "" && part["thoughtSignature"].is_null();
+    // A streamed reply ends with an empty text, and a client may give back what it got.
+    let empty = part["text"] == "" && !content.by_model;
     let call = &part["functionCall"];
     let name = call["name"].as_str().unwrap_or_default();
     match first {
@@ -119,34 +119,53 @@ fn judge_part<'a>(
 }
 
 fn pairing(contents: &[Content<'_>]) -> Judged {
-    let must = |what: &str| Err(Refusal::invalid(format!("Please ensure that {what}.")));
-    for (at, content) in contents.iter().enumerate() {
-        if content.calls() {
-            // What a stream brought before its calls may stand in contents of its own.
-            let before = contents[..at].iter().rfind(|before| !before.by_model || before.calls());
-            if before.is_none_or(|before| before.by_model) {
+    const AFTER_CALL: &str = "function response turn comes immediately after a function call turn";
+    let mut at = 0;
+    while let Some(first) = contents.get(at) {
+        if !first.by_model {
+            let before = at.checked_sub(1).map(|before| &contents[before]);
+            if first.responds() && before.is_none_or(|before| !before.by_model) {
+                return must(AFTER_CALL);
+            }
+            at += 1;
+            continue;
+        }
+        // What a stream brought before and after its calls may stand in contents of its own.
+        let run = contents[at..].iter().take_while(|content| content.by_model).count();
+        let (run, next) = (&contents[at..at + run], contents.get(at + run));
+        let says = |part: &Value| part["text"] != "" || !part["thoughtSignature"].is_null();
+        if !run.iter().flat_map(|content| content.parts).any(says) {
+            return wrong(format!(
+                "contents[{at}].parts[0].data: required oneof field 'data' must have one initialized field"
+            ));
+        }
+        let mut calling = run.iter().filter(|content| content.calls());
+        match (calling.next(), calling.next()) {
+            (None, _) if next.is_some_and(Content::responds) => return must(AFTER_CALL),
+            (None, _) => {}
+            (Some(_), second) if second.is_some() || at == 0 => {
                 return must(
                     "function call turn comes immediately after a user turn or after a function response turn",
                 );
             }
-            let answer = contents.get(at + 1).filter(|next| !next.by_model);
-            let count = answer.map_or(0, |answer| answer.of("functionResponse").count());
-            if count != content.of("functionCall").count() {
-                return must(
-                    "the number of function response parts is equal to the number of function call parts of the \
-                     function call turn",
-                );
+            (Some(calls), _) => {
+                let count = next.map_or(0, |answer| answer.of("functionResponse").count());
+                if count != calls.of("functionCall").count() {
+                    return must(
+                        "the number of function response parts is equal to the number of function call parts of the \
+                         function call turn",
+                    );
+                }
+                next.map_or(Ok(()), |answer| answers(calls, answer))?;
             }
-            if let Some(answer) = answer {
-                answers(content, answer)?;
-            }
-        } else if content.by_model && contents.get(at + 1).is_some_and(Content::responds) {
-            return must("function response turn comes immediately after a function call turn");
-        } else if content.responds() && !at.checked_sub(1).is_some_and(|before| contents[before].calls()) {
-            return must("function response turn comes immediately after a function call turn");
         }
+        at += run.len();
     }
     Ok(())
+}
+
+fn must(what: &str) -> Judged {
+    Err(Refusal::invalid(format!("Please ensure that {what}.")))
 }
 
 /// Each call has its own response; the order is free.
