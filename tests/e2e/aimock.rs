@@ -20,10 +20,9 @@ fn check(wire: &str) {
     let home = Home::new();
     home.configure(&provider(&server, wire));
     home.file("notes.txt", &scripts::notes());
-    for (prompt, text, steps, calls) in [
-        ("greet me", "Hello there, this is plain text. 鵜飼", 1, 0),
-        ("read the notes", "It has thirty lines.", 2, 1),
-    ] {
+    for (prompt, text, steps, calls) in
+        [("greet me", "Hello there, this is plain text. 鵜飼", 1, 0), ("read the notes", "It has thirty lines.", 2, 1)]
+    {
         let (code, result) = home.ukai_json(&["run", prompt, "--output", "json"]);
         let found = (code, &result["text"], &result["steps"], &result["tool_calls"]);
         assert_eq!(found, (0, &json!(text), &json!(steps), &json!(calls)), "{wire}: {result}");

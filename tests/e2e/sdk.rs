@@ -58,7 +58,11 @@ fn check(wire: &str, client: &str, requests: usize, expected: &Expected) {
     let script = Script::serve(home.path(), SCRIPT);
     let told = npm::run(client, &[&script.url]);
     let text = "Said to 鵜飼: text, in several pieces.";
-    assert_eq!(told["text"], json!({"text": text, "stop": expected.stop, "usage": [12, 4, 9], "pieces": true}), "{told}");
+    assert_eq!(
+        told["text"],
+        json!({"text": text, "stop": expected.stop, "usage": [12, 4, 9], "pieces": true}),
+        "{told}"
+    );
     assert_eq!(told["tool"], json!({"calls": ["a", "b"], "text": "2 results, the last: text of b"}), "{told}");
     let reasoning = json!({"reasoning": expected.reasoning, "text": "So it is, in several pieces."});
     assert_eq!(told["reasoning"], reasoning, "{told}");

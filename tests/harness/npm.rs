@@ -14,11 +14,7 @@ fn folder() -> PathBuf {
 fn node(program: &str) -> Command {
     let folder = folder();
     let installed = folder.join("node_modules/.package-lock.json").exists();
-    assert!(
-        installed,
-        "the npm packages of the tests are not installed; type: npm --prefix {} ci",
-        folder.display()
-    );
+    assert!(installed, "the npm packages of the tests are not installed; type: npm --prefix {} ci", folder.display());
     let mut command = Command::new("node");
     // Nothing of the developer's own: keys, addresses and proxies would all be taken up.
     command.arg(program).current_dir(folder).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());

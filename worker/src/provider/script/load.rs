@@ -112,6 +112,14 @@ mod tests {
     }
 
     #[test]
+    fn the_examples_of_the_docs_load() {
+        for script in ["hello.toml", "rough.toml"] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples").join(script);
+            assert_eq!(Script::load(&path, None).map(drop).map_err(|why| why.to_string()), Ok(()), "{script}");
+        }
+    }
+
+    #[test]
     fn an_empty_reply_is_taken_where_it_is_meant() {
         assert!(Script::parse("[[rule]]\nreply = { stop = 'end' }").is_ok());
     }

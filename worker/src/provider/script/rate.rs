@@ -5,11 +5,14 @@
 
 #![deny(clippy::disallowed_methods)]
 
+mod given;
+
 use std::time::{Duration, Instant};
 
 use super::conversation::Wire;
-use super::file::Rate;
 use super::refusal::{Quota, Refusal};
+
+pub use given::Rate;
 
 /// Of one kind of thing.
 #[derive(Debug)]
