@@ -41,8 +41,8 @@ pub struct Served {
 impl Served {
     /// It prints its address on a line, and ends when its standard input does.
     #[must_use]
-    pub fn start(program: &str) -> Served {
-        let child = node(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    pub fn start(program: &str, args: &[&str]) -> Served {
+        let child = node(program).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = child.expect("node runs; is nodejs installed?");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("its stdout is a pipe");

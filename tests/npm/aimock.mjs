@@ -1,7 +1,17 @@
-// A mock of all three providers by others, for our clients to be tried on: node aimock.mjs
+// A mock of all three providers by others, for our clients to be tried on: node aimock.mjs [--retry-after-alone]
 // Prints its address; ends when standard input does, so that it dies with whoever started it.
 
+import { ServerResponse } from "node:http";
 import { LLMock } from "@copilotkit/aimock";
+
+// Its 429 says, beside any Retry-After, that the tokens of the next six minutes are gone; without that the short wait counts.
+if (process.argv.includes("--retry-after-alone")) {
+    const { writeHead } = ServerResponse.prototype;
+    ServerResponse.prototype.writeHead = function (status, headers) {
+        const kept = Object.entries(headers ?? {}).filter(([name]) => !name.startsWith("x-ratelimit-"));
+        return writeHead.call(this, status, Object.fromEntries(kept));
+    };
+}
 
 const mock = new LLMock({ host: "127.0.0.1", port: 0, logLevel: "silent", chunkSize: 5 });
 
