@@ -76,6 +76,8 @@ pub enum Wire {
     Openai,
     /// Messages.
     Anthropic,
+    /// generateContent.
+    Gemini,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

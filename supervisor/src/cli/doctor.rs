@@ -89,8 +89,7 @@ fn providers(config: &Config) -> Vec<Fact> {
     let ready: Vec<_> =
         presets.iter().filter(|preset| !matches!(key::read(&preset.key), Err(key::KeyError::Absent(_)))).collect();
     if ready.is_empty() {
-        let looked_for: Vec<_> =
-            preset::PRESETS.iter().filter_map(|preset| preset.wire.and(preset.key_variable)).collect();
+        let looked_for: Vec<_> = preset::PRESETS.iter().filter_map(|preset| preset.key_variable).collect();
         let why = format!("none; none of these is set: {}", looked_for.join(", "));
         return vec![bad("provider", "any", why, "presets")];
     }

@@ -11,6 +11,7 @@ pub mod sse;
 #[cfg(test)]
 mod tests;
 mod told;
+mod told_wait;
 pub mod wire;
 
 use std::collections::HashSet;
@@ -76,7 +77,7 @@ async fn ask<F>(
 where
     F: FnMut(Progress<'_>) + Send,
 {
-    let url = wire::url(grant.wire, &grant.url);
+    let url = wire::url(grant.wire, &grant.url, request.model);
     let headers = wire::headers(grant.wire, grant.key.as_ref())
         .map_err(|error| Failure::closed("request:key", &error.to_string()))?;
     let body = wire::body(grant.wire, request, &grant.provider, &url)
@@ -93,13 +94,14 @@ where
     };
     let received_at = SystemTime::now();
     let answer_headers = answer.headers.clone();
+    let clock = retry_after::clock(&answer_headers, received_at);
     let told = |failure| classify::with_headers(failure, &answer_headers, received_at);
 
     if answer.status != 200 {
         let body = body::refusal(&mut answer).await;
-        return Err(told(classify::refused(answer.status, &answer_headers, &body)));
+        return Err(told(classify::refused(answer.status, &answer_headers, &body, clock)));
     }
-    let mut body = Body::new(answer, deadline, first_content, Duration::from_millis(grant.timeouts.idle_ms));
+    let mut body = Body::new(answer, clock, deadline, first_content, Duration::from_millis(grant.timeouts.idle_ms));
     let assembler = match body.read(Assembler::new(grant.wire), &mut on_progress).await {
         Ok(assembler) => assembler,
         Err(failure) => return Err(Failure { spent: spent(sent, body.came()), ..told(failure) }),
@@ -107,7 +109,7 @@ where
     let mut fresh = || uuid::Uuid::new_v4().to_string();
     let reply = assembler
         .finish(&grant.provider, &mut Ids::new(used, &mut fresh))
-        .map_err(|trouble| Failure { spent: spent(sent, body.came()), ..told(Failure::trouble(&trouble)) })?;
+        .map_err(|trouble| Failure { spent: spent(sent, body.came()), ..told(body.trouble(&trouble)) })?;
     let usage = reply.usage.or_estimated(sent.div_ceil(BYTES_PER_TOKEN), reply.bytes.div_ceil(BYTES_PER_TOKEN));
     Ok(Answered {
         reply,
