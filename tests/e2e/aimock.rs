@@ -79,7 +79,6 @@ fn anthropic() {
 }
 
 #[test]
-#[ignore = "until the Gemini wire is in; it is written in worker/src/provider/wire/gemini.rs"]
 fn gemini() {
     check("gemini");
 }
@@ -95,7 +94,6 @@ fn of_two_waits_the_later_counts_on_anthropic() {
 }
 
 #[test]
-#[ignore = "until the Gemini wire is in; it is written in worker/src/provider/wire/gemini.rs"]
 fn of_two_waits_the_later_counts_on_gemini() {
     check_later_wait("gemini");
 }

@@ -17,3 +17,4 @@ mod run;
 mod scripts;
 mod sdk;
 mod server;
+mod wires;
