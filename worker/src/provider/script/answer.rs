@@ -47,23 +47,22 @@ pub struct Answer {
 }
 
 pub fn answer(script: &Script, tally: &mut Tally, asked: &Asked<'_>, now: Moment) -> Answer {
-    let wire = asked.place.wire;
     let input = estimated_tokens(asked.body.len());
     let body = match judge::judge(asked.place, script, asked.headers, asked.body) {
         Ok(body) => body,
-        Err(refusal) => return Answer { tokens: input, ..Answer::refused(wire, &refusal) },
+        Err(refusal) => return Answer { tokens: input, ..Answer::refused(asked.place, &refusal) },
     };
     let request = Conversation::read(asked.place, asked.headers, &body, asked.body.len());
     let mut answer = match tally.choose(script, &request, now.instant) {
-        Err(too_many) => Answer { tokens: input, ..Answer::refused(wire, &broken_script(too_many.to_string())) },
-        Ok(None) => Answer { tokens: input, ..Answer::refused(wire, &no_rule(&request)) },
+        Err(too_many) => Answer { tokens: input, ..Answer::refused(asked.place, &broken_script(too_many.to_string())) },
+        Ok(None) => Answer { tokens: input, ..Answer::refused(asked.place, &no_rule(&request)) },
         Ok(Some(at)) => {
             let label = script.label(at);
             let mut answer = match perform(script, &script.rules[at], &request, now) {
                 Ok((plan, tokens)) => Answer { plan, tokens: tokens.unwrap_or(input), ..Answer::default() },
                 Err(unfilled) => {
                     let why = broken_script(format!("{label} of the script cannot be played: {unfilled}"));
-                    Answer { tokens: input, ..Answer::refused(wire, &why) }
+                    Answer { tokens: input, ..Answer::refused(asked.place, &why) }
                 }
             };
             answer.rule = Some(label);
@@ -76,8 +75,8 @@ pub fn answer(script: &Script, tally: &mut Tally, asked: &Asked<'_>, now: Moment
 }
 
 impl Answer {
-    pub fn refused(wire: Wire, refusal: &Refusal) -> Answer {
-        let plan = refusal_plan(wire, refusal);
+    pub fn refused(place: &Place, refusal: &Refusal) -> Answer {
+        let plan = refusal_plan(place.wire, place.form, refusal);
         Answer { plan, refused: Some(refusal.message.clone()), ..Answer::default() }
     }
 }
@@ -120,7 +119,7 @@ fn instead(fault: &Fault, request: &Conversation, scope: &Scope<'_>) -> Result<P
         let chunk = stream_gemini::blocked(&request.model, request.form, estimated_tokens(request.body_bytes));
         Plan::of_body(200, content_type(request.form), chunk)
     } else {
-        refusal_plan(request.wire, &refusal(fault, request, scope)?)
+        refusal_plan(request.wire, Some(request.form), &refusal(fault, request, scope)?)
     };
     play::slow(&mut plan, fault);
     Ok(plan)
@@ -231,9 +230,12 @@ fn content_type(form: Form) -> &'static str {
     if form == Form::Events { "text/event-stream" } else { "application/json; charset=UTF-8" }
 }
 
-fn refusal_plan(wire: Wire, refusal: &Refusal) -> Plan {
+fn refusal_plan(wire: Wire, form: Option<Form>, refusal: &Refusal) -> Plan {
     let id = format!("req_{}", super::conversation::digest(&[&refusal.message]));
-    let mut plan = Plan::of_body(refusal.status, "application/json", refusal.body(wire, &id).to_string());
+    let body = refusal.body(wire, &id);
+    // Where an array was asked for, an error is the only element of one.
+    let body = if form == Some(Form::Array) { serde_json::json!([body]) } else { body };
+    let mut plan = Plan::of_body(refusal.status, "application/json", body.to_string());
     if let Some(name) = id_header(wire) {
         set_header(&mut plan, name, id);
     }

@@ -106,19 +106,17 @@ impl Server {
             Some(place) if head.method != Method::POST => {
                 let refusal =
                     Refusal { status: 405, ..Refusal::invalid("Method Not Allowed: only POST is served here") };
-                Answer::refused(place.wire, &refusal)
+                Answer::refused(place, &refusal)
             }
             Some(place) => match Limited::new(body, REQUEST_BYTES_MAX).collect().await {
                 Ok(body) => self.answer(&Asked { place, headers: &headers, body: &body.to_bytes() }, moment),
                 Err(why) if why.is::<http_body_util::LengthLimitError>() => {
-                    Answer::refused(place.wire, &Refusal::of_status(place.wire, 413))
+                    Answer::refused(place, &Refusal::of_status(place.wire, 413))
                 }
-                Err(why) => {
-                    Answer::refused(place.wire, &Refusal::invalid(format!("the body could not be read: {why}")))
-                }
+                Err(why) => Answer::refused(place, &Refusal::invalid(format!("the body could not be read: {why}"))),
             },
             None => Answer::refused(
-                self.wire.unwrap_or(Wire::Openai),
+                &Place { wire: self.wire.unwrap_or(Wire::Openai), model: None, form: None, key: None },
                 &Refusal { status: 404, ..Refusal::invalid(format!("Unknown request URL: {} {path}", head.method)) },
             ),
         };
@@ -145,7 +143,7 @@ impl Server {
             }
             Err(exhausted) => {
                 let model = asked.place.model.as_deref().unwrap_or_default();
-                let refused = Answer::refused(wire, &exhausted.refusal(wire, model));
+                let refused = Answer::refused(asked.place, &exhausted.refusal(wire, model));
                 (Answer { tokens: input, ..refused }, exhausted.header(wire))
             }
         };

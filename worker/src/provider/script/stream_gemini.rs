@@ -84,7 +84,9 @@ pub fn event(form: Form, chunk: &Value) -> String {
     match form {
         Form::Whole => chunk.to_string(),
         Form::Events => format!("data: {chunk}\r\n\r\n"),
-        Form::Array if chunk.get("candidates").is_none() && chunk.get("error").is_none() => format!("[{chunk}"),
+        // Nothing comes after an error, so it closes the array.
+        Form::Array if chunk.get("error").is_some() => format!("\n,\r\n{chunk}\n]"),
+        Form::Array if chunk.get("candidates").is_none() => format!("[{chunk}"),
         Form::Array => format!("\n,\r\n{chunk}"),
     }
 }

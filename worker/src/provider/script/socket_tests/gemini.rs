@@ -83,3 +83,27 @@ async fn a_thought_signature_is_wanted_back_byte_for_byte() {
         assert!(got.body.contains(part), "{}", got.body);
     }
 }
+
+#[tokio::test]
+async fn an_array_is_one_in_all_that_may_befall_it() {
+    let wire = Wire::Gemini;
+    let error = |array: &[Value]| array.last().is_some_and(|last| last["error"]["code"].is_u64());
+    for (rule, status, whole, ends_in_error) in [
+        ("reply = { text = 'Hello there' }", 200, true, false),
+        ("reply = { stop = 'end' }", 200, true, false),
+        ("reply = { text = 'Hi' }\nfault = { duplicate_finish = true }", 200, true, false),
+        ("reply = { text = 'Hello there' }\nfault = { error_event = true, after_chars = 3 }", 200, true, true),
+        ("reply = { text = 'Hello there' }\nfault = { no_terminal_event = true }", 200, false, false),
+        ("reply = { text = 'Hello there' }\nfault = { cut = true, after_chars = 3 }", 200, false, false),
+        ("fault = { error = 'content_filter' }", 200, true, false),
+        ("fault = { error = 'quota' }", 429, true, true),
+        ("when.prompt = 'other'\nreply = { text = 'x' }", 404, true, true),
+    ] {
+        let address = start(&format!("[[rule]]\n{rule}"), None).await;
+        let request = body(wire, &[user(wire, "x")], &json!({}));
+        let got = post(address, "/v1beta/models/lab-1:streamGenerateContent", &request).await;
+        let array: Option<Vec<Value>> = serde_json::from_str(&got.body).ok();
+        assert_eq!((got.status, array.is_some()), (status, whole), "{rule}: {}", got.body);
+        assert_eq!(array.is_some_and(|array| error(&array)), ends_in_error, "{rule}: {}", got.body);
+    }
+}
