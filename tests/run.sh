@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Every check of this repository: formatting, lints, all tests. Needs Rust with rustfmt and clippy, git and a C compiler
-# (for ring). As root or in CI it installs what is missing; elsewhere it says what to type and stops.
+# Every check of this repository: formatting, lints, all tests. Needs Rust with rustfmt and clippy, git, a C compiler (for
+# ring), and Node.js with the packages of tests/npm. As root or in CI it installs what is missing; elsewhere it says what to
+# type and stops.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,6 +13,8 @@ fi
 packages=()
 command -v git >/dev/null || packages+=(git)
 command -v cc >/dev/null || packages+=(gcc libc6-dev)
+command -v node >/dev/null || packages+=(nodejs)
+command -v npm >/dev/null || packages+=(npm)
 components=()
 cargo fmt --version >/dev/null 2>&1 || components+=(rustfmt)
 cargo clippy --version >/dev/null 2>&1 || components+=(clippy)
@@ -19,6 +22,8 @@ cargo clippy --version >/dev/null 2>&1 || components+=(clippy)
 install=()
 ((${#packages[@]})) && install+=("apt-get install -y --no-install-recommends ${packages[*]}")
 ((${#components[@]})) && install+=("rustup component add ${components[*]}")
+# Clients and a mock server by others, as the lock has them.
+[[ tests/npm/node_modules/.package-lock.json -nt tests/npm/package-lock.json ]] || install+=("npm --prefix tests/npm ci")
 for line in "${install[@]}"; do
     if [[ $(id -u) -ne 0 && ${CI:-} != true ]]; then
         echo "tests/run.sh: something is missing; type: ${install[*]/%/;}" >&2
@@ -26,8 +31,16 @@ for line in "${install[@]}"; do
     fi
     echo "== $line"
     [[ $line == apt-get* ]] && apt-get update -q
-    $line
+    if ! $line; then
+        echo "tests/run.sh: '$line' failed; is the machine offline? The tests need what it installs" >&2
+        exit 2
+    fi
 done
+# What the packages of tests/npm have been seen to run on; Debian 12's own is older.
+if ! node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)'; then
+    echo "tests/run.sh: Node.js $(node --version) is too old for the packages of tests/npm; get 20 or newer" >&2
+    exit 2
+fi
 echo "== formatting"
 cargo fmt --all --check
 echo "== lints"

@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so and stops")]
 
+mod aimock;
 mod bad_input;
 mod batch;
 mod cancel;
@@ -16,4 +17,6 @@ mod reads;
 mod routes;
 mod run;
 mod scripts;
+mod sdk;
 mod server;
+mod wires;

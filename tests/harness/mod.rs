@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 pub mod home;
+pub mod npm;
 pub mod raw;
 pub mod script;
 pub mod wait;

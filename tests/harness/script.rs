@@ -15,7 +15,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Both wires on one port; the path of a request decides.
+    /// All wires on one port; the path of a request decides.
     #[must_use]
     pub fn serve(folder: &Path, toml: &str) -> Script {
         let file = tempfile::Builder::new().suffix(".toml").tempfile_in(folder).expect("a script file");

@@ -7,20 +7,21 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::conversation::{Conversation, Wire};
-use super::file::{Fault, Reply, Rule, Script};
+use super::file::{Fault, Preset, Reply, Rule, Script};
+use super::place::{Form, Place};
 use super::play::{self, End, Plan};
 use super::refusal::Refusal;
-use super::reply::{Broken, Scope, Spoken, speak};
+use super::reply::{Broken, Scope, Spoken, estimated_tokens, speak};
 use super::stream_openai::Shape;
 use super::tally::Tally;
 use super::template::Unfilled;
-use super::{judge, stream_anthropic, stream_openai};
+use super::{judge, stream_anthropic, stream_gemini, stream_openai};
 
 /// Where neither rule nor defaults say: small enough for several pieces in a sentence.
 const CHUNK_CHARS: usize = 16;
 
 pub struct Asked<'a> {
-    pub wire: Wire,
+    pub place: &'a Place,
     /// Names in lower case.
     pub headers: &'a [(String, String)],
     pub body: &'a [u8],
@@ -34,31 +35,35 @@ pub struct Moment {
 }
 
 /// An answer, and what is to be recorded of it.
+#[derive(Default)]
 pub struct Answer {
     pub plan: Plan,
     pub rule: Option<String>,
     pub step: Option<u64>,
     pub prompt: Option<String>,
     pub refused: Option<String>,
+    /// Input and output, as the reply reports them or as they are estimated.
+    pub tokens: u64,
 }
 
 pub fn answer(script: &Script, tally: &mut Tally, asked: &Asked<'_>, now: Moment) -> Answer {
-    let body = match judge::judge(asked.wire, script, asked.headers, asked.body) {
+    let input = estimated_tokens(asked.body.len());
+    let body = match judge::judge(asked.place, script, asked.headers, asked.body) {
         Ok(body) => body,
-        Err(refusal) => return Answer::refused(asked.wire, &refusal),
+        Err(refusal) => return Answer { tokens: input, ..Answer::refused(asked.place, &refusal) },
     };
-    let request = Conversation::read(asked.wire, asked.headers, &body, asked.body.len());
+    let request = Conversation::read(asked.place, asked.headers, &body, asked.body.len());
     let mut answer = match tally.choose(script, &request, now.instant) {
-        Err(too_many) => Answer::refused(asked.wire, &broken_script(too_many.to_string())),
-        Ok(None) => Answer::refused(asked.wire, &no_rule(&request)),
+        Err(too_many) => Answer { tokens: input, ..Answer::refused(asked.place, &broken_script(too_many.to_string())) },
+        Ok(None) => Answer { tokens: input, ..Answer::refused(asked.place, &no_rule(&request)) },
         Ok(Some(at)) => {
             let label = script.label(at);
             let mut answer = match perform(script, &script.rules[at], &request, now) {
-                Ok(plan) => Answer { plan, rule: None, step: None, prompt: None, refused: None },
-                Err(unfilled) => Answer::refused(
-                    asked.wire,
-                    &broken_script(format!("{label} of the script cannot be played: {unfilled}")),
-                ),
+                Ok((plan, tokens)) => Answer { plan, tokens: tokens.unwrap_or(input), ..Answer::default() },
+                Err(unfilled) => {
+                    let why = broken_script(format!("{label} of the script cannot be played: {unfilled}"));
+                    Answer { tokens: input, ..Answer::refused(asked.place, &why) }
+                }
             };
             answer.rule = Some(label);
             answer
@@ -70,17 +75,20 @@ pub fn answer(script: &Script, tally: &mut Tally, asked: &Asked<'_>, now: Moment
 }
 
 impl Answer {
-    pub fn refused(wire: Wire, refusal: &Refusal) -> Answer {
-        let plan = refusal_plan(wire, refusal);
-        Answer { plan, rule: None, step: None, prompt: None, refused: Some(refusal.message.clone()) }
+    pub fn refused(place: &Place, refusal: &Refusal) -> Answer {
+        let plan = refusal_plan(place.wire, place.form, refusal);
+        Answer { plan, refused: Some(refusal.message.clone()), ..Answer::default() }
     }
 }
 
-fn perform(script: &Script, rule: &Rule, request: &Conversation, now: Moment) -> Result<Plan, Unfilled> {
+fn perform(script: &Script, rule: &Rule, request: &Conversation, now: Moment) -> Result<(Plan, Option<u64>), Unfilled> {
     let scope = Scope { request, now: now.unix_seconds, item: None };
-    let mut plan = match &rule.reply {
-        None => instead(&rule.fault, request, &scope)?,
-        Some(reply) => speech(script, reply, &rule.fault, request, &scope)?,
+    let (mut plan, tokens) = match &rule.reply {
+        None => (instead(&rule.fault, request, &scope)?, None),
+        Some(reply) => {
+            let (plan, tokens) = speech(script, reply, &rule.fault, request, &scope)?;
+            (plan, Some(tokens))
+        }
     };
     let reply_headers = rule.reply.iter().flat_map(|reply| &reply.headers);
     for (name, template) in reply_headers.chain(&rule.fault.headers) {
@@ -90,7 +98,7 @@ fn perform(script: &Script, rule: &Rule, request: &Conversation, now: Moment) ->
         }
         set_header(&mut plan, name, value);
     }
-    Ok(plan)
+    Ok((plan, tokens))
 }
 
 /// A fault that stands instead of a reply.
@@ -107,8 +115,11 @@ fn instead(fault: &Fault, request: &Conversation, scope: &Scope<'_>) -> Result<P
         Plan::never()
     } else if let Some(body) = &fault.body {
         Plan::of_body(fault.status.unwrap_or(400), "application/json", body.render(scope)?)
+    } else if request.wire == Wire::Gemini && fault.error == Some(Preset::ContentFilter) && fault.status.is_none() {
+        let chunk = stream_gemini::blocked(&request.model, request.form, estimated_tokens(request.body_bytes));
+        Plan::of_body(200, content_type(request.form), chunk)
     } else {
-        refusal_plan(request.wire, &refusal(fault, request, scope)?)
+        refusal_plan(request.wire, Some(request.form), &refusal(fault, request, scope)?)
     };
     play::slow(&mut plan, fault);
     Ok(plan)
@@ -121,12 +132,19 @@ fn refusal(fault: &Fault, request: &Conversation, scope: &Scope<'_>) -> Result<R
             Refusal { status: status.unwrap_or(preset.status), ..preset }
         }
         // An event in a stream needs no status: what overload looks like is the usual case.
-        (None, status) => Refusal::of_status(request.wire, status.unwrap_or(529)),
+        (None, status) => Refusal::of_status(request.wire, status.unwrap_or(overloaded(request.wire))),
     };
     if let Some(message) = &fault.message {
         refusal.message = message.render(scope)?;
     }
-    Ok(refusal)
+    match &fault.retry_info {
+        Some(delay) => Ok(refusal.retry_in(&delay.render(scope)?)),
+        None => Ok(refusal),
+    }
+}
+
+fn overloaded(wire: Wire) -> u16 {
+    if wire == Wire::Gemini { 503 } else { 529 }
 }
 
 fn speech(
@@ -135,7 +153,7 @@ fn speech(
     fault: &Fault,
     request: &Conversation,
     scope: &Scope<'_>,
-) -> Result<Plan, Unfilled> {
+) -> Result<(Plan, u64), Unfilled> {
     let broken = match (fault.cut_arguments, fault.malformed_arguments) {
         (true, _) => Broken::Cut,
         (false, true) => Broken::Malformed,
@@ -143,7 +161,7 @@ fn speech(
     };
     let spoken = speak(reply, broken, request, scope.now)?;
     let created = scope.now as i64;
-    let mut plan = if request.stream && !reply.whole {
+    let mut plan = if request.streams() && !reply.whole {
         let chars = reply.chunk_chars.or(script.defaults.chunk_chars).map_or(CHUNK_CHARS, std::num::NonZero::get);
         let pause = reply.chunk_latency.or(script.defaults.chunk_latency).unwrap_or_default().0;
         let error = refusal(fault, request, scope)?.body(request.wire, &request_id(&spoken));
@@ -152,6 +170,7 @@ fn speech(
         let body = match request.wire {
             Wire::Openai => stream_openai::whole(&spoken, created),
             Wire::Anthropic => stream_anthropic::whole(&spoken),
+            Wire::Gemini => stream_gemini::whole(&spoken),
         };
         let mut plan = Plan::of_body(200, "application/json", body.to_string());
         if fault.cut {
@@ -164,8 +183,10 @@ fn speech(
         plan
     };
     plan.latency = Some(reply.latency.or(script.defaults.latency).unwrap_or_default().0);
-    set_header(&mut plan, id_header(request.wire), request_id(&spoken));
-    Ok(plan)
+    if let Some(name) = id_header(request.wire) {
+        set_header(&mut plan, name, request_id(&spoken));
+    }
+    Ok((plan, spoken.usage.input.saturating_add(spoken.usage.output)))
 }
 
 fn streamed(
@@ -194,20 +215,38 @@ fn streamed(
                 &stream_anthropic::event(error),
             )
         }
+        Wire::Gemini => {
+            let form = request.form;
+            let ping = if form == Form::Array { "\n" } else { ": ping\n\n" };
+            let events = stream_gemini::events(spoken, form, chunk_chars);
+            let mut plan = play::stream(events, fault, pause, ping, &stream_gemini::event(form, error));
+            set_header(&mut plan, "content-type", content_type(form).to_owned());
+            plan
+        }
     }
 }
 
-fn refusal_plan(wire: Wire, refusal: &Refusal) -> Plan {
+fn content_type(form: Form) -> &'static str {
+    if form == Form::Events { "text/event-stream" } else { "application/json; charset=UTF-8" }
+}
+
+fn refusal_plan(wire: Wire, form: Option<Form>, refusal: &Refusal) -> Plan {
     let id = format!("req_{}", super::conversation::digest(&[&refusal.message]));
-    let mut plan = Plan::of_body(refusal.status, "application/json", refusal.body(wire, &id).to_string());
-    set_header(&mut plan, id_header(wire), id);
+    let body = refusal.body(wire, &id);
+    // Where an array was asked for, an error is the only element of one.
+    let body = if form == Some(Form::Array) { serde_json::json!([body]) } else { body };
+    let mut plan = Plan::of_body(refusal.status, "application/json", body.to_string());
+    if let Some(name) = id_header(wire) {
+        set_header(&mut plan, name, id);
+    }
     plan
 }
 
-fn id_header(wire: Wire) -> &'static str {
+fn id_header(wire: Wire) -> Option<&'static str> {
     match wire {
-        Wire::Openai => "x-request-id",
-        Wire::Anthropic => "request-id",
+        Wire::Openai => Some("x-request-id"),
+        Wire::Anthropic => Some("request-id"),
+        Wire::Gemini => None,
     }
 }
 

@@ -17,8 +17,8 @@ use super::server::{Server, bind};
 const USAGE: &str = "\
 Plays a script of model replies over HTTP on the loopback (the file is described in docs/script.md)
 
-Usage: script serve FILE [--wire openai|anthropic] [--listen 127.0.0.1:0] [--record ARRIVALS.jsonl]
-                         [--until-stdin-closes]
+Usage: script serve FILE [--wire openai|anthropic|gemini] [--listen 127.0.0.1:0]
+                         [--record ARRIVALS.jsonl] [--until-stdin-closes]
 
       --wire WIRE            serve this wire alone; without, the path of each request decides
       --listen ADDRESS       a loopback address; port 0 (the default) takes a free one
@@ -49,7 +49,7 @@ pub fn serve_main(args: Vec<OsString>) -> ExitCode {
         Ok(Asked::Help) => return say(USAGE).map_or_else(|why| failed(&why.to_string(), 1), |()| ExitCode::SUCCESS),
         Err(why) => return failed(&format!("script: {why}\n\n{USAGE}"), EXIT_USAGE),
     };
-    let script = match Script::load(&options.file) {
+    let script = match Script::load(&options.file, options.wire) {
         Ok(script) => script,
         Err(why) => return failed(&why.to_string(), EXIT_USAGE),
     };
@@ -116,11 +116,9 @@ fn parse(args: Vec<OsString>) -> Result<Asked, lexopt::Error> {
         match arg {
             Arg::Short('h') | Arg::Long("help") => return Ok(Asked::Help),
             Arg::Long("wire") => {
-                wire = Some(match parser.value()?.string()?.as_str() {
-                    "openai" => Wire::Openai,
-                    "anthropic" => Wire::Anthropic,
-                    other => return Err(format!("--wire is openai or anthropic, not '{other}'").into()),
-                });
+                let word = parser.value()?.string()?;
+                let named = Wire::ALL.into_iter().find(|wire| wire.name() == word);
+                wire = Some(named.ok_or_else(|| format!("--wire is openai, anthropic or gemini, not '{word}'"))?);
             }
             Arg::Long("listen") => listen = parser.value()?.parse()?,
             Arg::Long("record") => record = Some(PathBuf::from(parser.value()?)),
@@ -172,7 +170,8 @@ mod tests {
             ("play a.toml", Err("play")),
             ("serve", Err("no script FILE")),
             ("serve a.toml b.toml", Err("b.toml")),
-            ("serve a.toml --wire gemini", Err("not 'gemini'")),
+            ("serve a.toml --wire gemini", Ok(())),
+            ("serve a.toml --wire vertex", Err("not 'vertex'")),
             ("serve a.toml --listen here", Err("here")),
             ("serve a.toml --port 80", Err("--port")),
         ] {

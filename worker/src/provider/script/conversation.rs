@@ -1,12 +1,15 @@
-//! What a request says, in words that are the same for both wires: the script's conditions and templates look at this.
+//! What a request says, in words that are the same for all wires: the script's conditions and templates look at this.
 //!
 //! It is read after the judge has passed the body, so a missing piece reads as empty here and never as an error.
 
 #![deny(clippy::disallowed_methods)]
 
+mod gemini;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::place::{Form, Place};
 use super::template::Names;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,13 +17,17 @@ use super::template::Names;
 pub enum Wire {
     Openai,
     Anthropic,
+    Gemini,
 }
 
 impl Wire {
+    pub const ALL: [Wire; 3] = [Wire::Openai, Wire::Anthropic, Wire::Gemini];
+
     pub fn name(self) -> &'static str {
         match self {
             Wire::Openai => "openai",
             Wire::Anthropic => "anthropic",
+            Wire::Gemini => "gemini",
         }
     }
 }
@@ -46,7 +53,7 @@ pub struct Conversation {
     pub system: String,
     pub turns: Vec<Turn>,
     pub tools: Vec<String>,
-    pub stream: bool,
+    pub form: Form,
     pub include_usage: bool,
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
@@ -55,30 +62,37 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    pub fn read(wire: Wire, headers: &[(String, String)], body: &Value, body_bytes: usize) -> Conversation {
+    pub fn read(place: &Place, headers: &[(String, String)], body: &Value, body_bytes: usize) -> Conversation {
+        let in_body = if body["stream"] == Value::Bool(true) { Form::Events } else { Form::Whole };
         let mut read = Conversation {
-            wire,
-            model: word(&body["model"]),
+            wire: place.wire,
+            model: place.model.clone().unwrap_or_else(|| word(&body["model"])),
             system: String::new(),
             turns: Vec::new(),
             tools: Vec::new(),
-            stream: body["stream"] == Value::Bool(true),
+            form: place.form.unwrap_or(in_body),
             include_usage: body["stream_options"]["include_usage"] == Value::Bool(true),
             headers: headers.to_vec(),
             body_bytes,
         };
-        for tool in list(&body["tools"]) {
-            let name = if wire == Wire::Openai { &tool["function"]["name"] } else { &tool["name"] };
-            read.tools.push(word(name));
-        }
-        match wire {
-            Wire::Openai => list(&body["messages"]).iter().for_each(|message| read.add_openai(message)),
+        let tools = list(&body["tools"]);
+        match place.wire {
+            Wire::Openai => {
+                read.tools.extend(tools.iter().map(|tool| word(&tool["function"]["name"])));
+                list(&body["messages"]).iter().for_each(|message| read.add_openai(message));
+            }
             Wire::Anthropic => {
+                read.tools.extend(tools.iter().map(|tool| word(&tool["name"])));
                 read.system = text(&body["system"]);
                 list(&body["messages"]).iter().for_each(|message| read.add_anthropic(message));
             }
+            Wire::Gemini => read.add_gemini(body),
         }
         read
+    }
+
+    pub fn streams(&self) -> bool {
+        self.form != Form::Whole
     }
 
     fn add_openai(&mut self, message: &Value) {
@@ -278,100 +292,4 @@ fn text(content: &Value) -> String {
 }
 
 #[cfg(test)]
-pub mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    /// The same conversation on both wires: a prompt, Glob and Grep in one reply, their results.
-    pub fn example(wire: Wire) -> Value {
-        match wire {
-            Wire::Openai => json!({
-                "model": "lab-1",
-                "stream": true,
-                "messages": [
-                    {"role": "system", "content": "be brief"},
-                    {"role": "user", "content": "survey src"},
-                    {"role": "assistant", "content": null, "tool_calls": [
-                        {"id": "c1", "type": "function", "function": {"name": "Glob", "arguments": "{\"pattern\":\"*.rs\"}"}},
-                        {"id": "c2", "type": "function", "function": {"name": "Grep", "arguments": "{\"pattern\":\"TODO\",\"n\":2}"}},
-                    ]},
-                    {"role": "tool", "tool_call_id": "c1", "content": "a.rs\nb.rs"},
-                    {"role": "tool", "tool_call_id": "c2", "content": "total: 42"},
-                ],
-                "tools": [
-                    {"type": "function", "function": {"name": "Glob", "parameters": {"type": "object"}}},
-                    {"type": "function", "function": {"name": "Grep", "parameters": {"type": "object"}}},
-                ],
-            }),
-            Wire::Anthropic => json!({
-                "model": "lab-1",
-                "max_tokens": 100,
-                "stream": true,
-                "system": [{"type": "text", "text": "be brief"}],
-                "messages": [
-                    {"role": "user", "content": "survey src"},
-                    {"role": "assistant", "content": [
-                        {"type": "tool_use", "id": "c1", "name": "Glob", "input": {"pattern": "*.rs"}},
-                        {"type": "tool_use", "id": "c2", "name": "Grep", "input": {"pattern": "TODO", "n": 2}},
-                    ]},
-                    {"role": "user", "content": [
-                        {"type": "tool_result", "tool_use_id": "c1", "content": "a.rs\nb.rs"},
-                        {"type": "tool_result", "tool_use_id": "c2", "content": [{"type": "text", "text": "total: 42"}]},
-                    ]},
-                ],
-                "tools": [
-                    {"name": "Glob", "input_schema": {"type": "object"}},
-                    {"name": "Grep", "input_schema": {"type": "object"}},
-                ],
-            }),
-        }
-    }
-
-    pub fn read(wire: Wire) -> Conversation {
-        Conversation::read(wire, &[("x-job".to_owned(), "j1".to_owned())], &example(wire), 400)
-    }
-
-    #[test]
-    fn both_wires_read_the_same() {
-        let (openai, anthropic) = (read(Wire::Openai), read(Wire::Anthropic));
-        assert_eq!(openai.turns, anthropic.turns);
-        assert_eq!(openai.tools, anthropic.tools);
-        assert_eq!(openai.position(), anthropic.position());
-        for conversation in [openai, anthropic] {
-            for (name, value) in [
-                ("prompt", Some("survey src")),
-                ("system", Some("be brief")),
-                ("step", Some("2")),
-                ("last", Some("total: 42")),
-                ("result.Glob", Some("a.rs\nb.rs")),
-                ("result.Glob.1", Some("a.rs\nb.rs")),
-                ("result.Glob.2", None),
-                ("result.2", Some("total: 42")),
-                ("result.0", None),
-                ("result.last", Some("total: 42")),
-                ("results.Grep", Some("1")),
-                ("results.Read", Some("0")),
-                ("result.Read", None),
-                ("call.Grep.pattern", Some("TODO")),
-                ("call.Grep.n", Some("2")),
-                ("call.Grep.path", None),
-                ("header.x-job", Some("j1")),
-                ("header.x-none", None),
-                ("tools", Some("Glob\nGrep")),
-            ] {
-                assert_eq!(conversation.get(name).as_deref(), value, "{name}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_position_is_that_of_the_conversation_and_not_of_the_sending() {
-        let mut longer = example(Wire::Openai);
-        longer["messages"].as_array_mut().expect("test data").pop();
-        let shorter = Conversation::read(Wire::Openai, &[], &longer, 0);
-        assert_eq!(read(Wire::Openai).position(), read(Wire::Openai).position());
-        assert_ne!(read(Wire::Openai).position(), shorter.position());
-        assert_eq!(read(Wire::Openai).key(), shorter.key());
-    }
-}
+pub mod tests;

@@ -8,7 +8,9 @@
 use serde::Deserialize;
 
 use super::args::ArgTable;
+use super::conversation::Wire;
 use super::pause::Pause;
+use super::rate::Rate;
 use super::rule::When;
 use super::template::Template;
 
@@ -30,12 +32,6 @@ pub struct Script {
     pub defaults: Timing,
     #[serde(default, rename = "rule")]
     pub rules: Vec<Rule>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Rate {
-    pub requests_per_minute: std::num::NonZeroU32,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -136,6 +132,8 @@ pub struct Fault {
     pub error: Option<Preset>,
     pub message: Option<Template>,
     pub body: Option<Template>,
+    /// Gemini's way to name a wait, in the body: `"17s"`.
+    pub retry_info: Option<Template>,
     #[serde(default)]
     pub headers: std::collections::BTreeMap<String, Template>,
     #[serde(default)]
@@ -194,6 +192,21 @@ impl Script {
         Ok(script)
     }
 
+    /// What is wrong with it where only this wire is served, or (`None`) all of them.
+    pub fn fits(&self, served: Option<Wire>) -> Result<(), String> {
+        for (at, rule) in self.rules.iter().enumerate() {
+            let gemini = rule.when.wire.or(served) == Some(Wire::Gemini);
+            if rule.fault.retry_info.is_some() && !gemini {
+                return Err(format!(
+                    "{} gives retry_info, which only the body of a Gemini error has; give the rule when.wire = \"gemini\", \
+                     or serve with --wire gemini; on other wires use headers = {{ retry-after = \"17\" }}",
+                    self.label(at)
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// How messages name the rule: its name, else its number from 1.
     pub fn label(&self, at: usize) -> String {
         self.rules.get(at).and_then(|rule| rule.name.clone()).unwrap_or_else(|| format!("rule {}", at + 1))
@@ -227,6 +240,9 @@ impl TryFrom<RawRule> for Rule {
         }
         if !refuses && (fault.message.is_some() || fault.body.is_some()) && !fault.error_event {
             return wrong("gives a message or body, but no status or error (or error_event) that would carry it");
+        }
+        if fault.retry_info.is_some() && (fault.body.is_some() || !refuses && !fault.error_event) {
+            return wrong("gives retry_info, but no status or error (or error_event) in whose own body it would stand");
         }
         if fault.status.is_some_and(|status| !(400..=599).contains(&status)) {
             return wrong("fails with a status from 400 to 599");

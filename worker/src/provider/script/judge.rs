@@ -10,13 +10,21 @@ use serde_json::Value;
 
 use super::conversation::Wire;
 use super::file::Script;
+use super::place::Place;
 use super::refusal::Refusal;
-use super::{judge_anthropic, judge_openai};
+use super::{judge_anthropic, judge_gemini, judge_openai};
 
 /// The key, and the body as JSON.
-pub fn judge(wire: Wire, script: &Script, headers: &[(String, String)], body: &[u8]) -> Result<Value, Refusal> {
+pub fn judge(place: &Place, script: &Script, headers: &[(String, String)], body: &[u8]) -> Result<Value, Refusal> {
+    let wire = place.wire;
     let header = |name: &str| headers.iter().find(|(of, _)| of == name).map(|(_, value)| value.as_str());
-    judge_key(wire, script, header("x-api-key"), header("authorization"))?;
+    let bearer = header("authorization").map(|value| value.strip_prefix("Bearer ").unwrap_or_default().trim());
+    let key = match wire {
+        Wire::Openai => bearer,
+        Wire::Anthropic => header("x-api-key").or(bearer),
+        Wire::Gemini => header("x-goog-api-key").or(place.key.as_deref()).or(bearer),
+    };
+    judge_key(wire, script, key)?;
     if !header("content-type").is_some_and(|kind| kind.to_ascii_lowercase().starts_with("application/json")) {
         return Err(Refusal::invalid("content-type: expected application/json").coded("unsupported_content_type"));
     }
@@ -33,16 +41,12 @@ pub fn judge(wire: Wire, script: &Script, headers: &[(String, String)], body: &[
     match wire {
         Wire::Openai => judge_openai::judge(&body, &scripted)?,
         Wire::Anthropic => judge_anthropic::judge(&body, &scripted)?,
+        Wire::Gemini => return judge_gemini::judge(&body, place.model.as_deref().unwrap_or_default(), &scripted),
     }
     Ok(body)
 }
 
-fn judge_key(wire: Wire, script: &Script, x_api_key: Option<&str>, bearer: Option<&str>) -> Result<(), Refusal> {
-    let bearer = bearer.map(|value| value.strip_prefix("Bearer ").unwrap_or_default().trim());
-    let key = match wire {
-        Wire::Openai => bearer,
-        Wire::Anthropic => x_api_key.or(bearer),
-    };
+fn judge_key(wire: Wire, script: &Script, key: Option<&str>) -> Result<(), Refusal> {
     if !script.require_key && script.key.is_none() {
         return Ok(());
     }
@@ -54,10 +58,18 @@ fn judge_key(wire: Wire, script: &Script, x_api_key: Option<&str>, bearer: Optio
                      Bearer auth (i.e. Authorization: Bearer YOUR_KEY)."
                 }
                 Wire::Anthropic => "x-api-key header is required",
+                Wire::Gemini => {
+                    "Method doesn't allow unregistered callers (callers without established identity). Please use API Key \
+                     or other form of API consumer identity to call this API."
+                }
             };
-            Err(Refusal { message: message.to_owned(), ..Refusal::of_status(wire, 401) })
+            let status = if wire == Wire::Gemini { 403 } else { 401 };
+            Err(Refusal { message: message.to_owned(), ..Refusal::of_status(wire, status) })
         }
-        Some(key) if script.key.as_deref().is_some_and(|wanted| wanted != key) => Err(Refusal::of_status(wire, 401)),
+        Some(key) if script.key.as_deref().is_some_and(|wanted| wanted != key) => Err(match wire {
+            Wire::Gemini => Refusal::bad_gemini_key(),
+            Wire::Openai | Wire::Anthropic => Refusal::of_status(wire, 401),
+        }),
         Some(_) => Ok(()),
     }
 }
@@ -87,14 +99,14 @@ pub fn unknown_key<'a>(value: &'a Value, known: &[&str]) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::conversation::tests::example;
+    use super::super::conversation::tests::{example, place};
     use super::*;
 
     fn check(wire: Wire, script: &str, headers: &[(&str, &str)], body: &str, expected: Result<(), (u16, &str)>) {
         let script = format!("{script}\n[[rule]]\nreply = {{ text = 'x', calls = [{{ tool = 'Odd' }}] }}");
         let script = Script::parse(&script).expect("test data");
         let headers: Vec<_> = headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        let judged = judge(wire, &script, &headers, body.as_bytes());
+        let judged = judge(&place(wire), &script, &headers, body.as_bytes());
         match (judged, expected) {
             (Ok(_), Ok(())) => {}
             (Err(refusal), Err((status, part))) => {
@@ -106,11 +118,23 @@ mod tests {
     }
 
     #[test]
+    fn a_key_may_stand_in_the_query_of_gemini_alone() {
+        let script = Script::parse("key = 'k'\n[[rule]]\nreply = { text = 'x' }").expect("test data");
+        let headers = [("content-type".to_owned(), "application/json".to_owned())];
+        let body = example(Wire::Gemini).to_string();
+        for (query, passes) in [("alt=sse&key=k", true), ("key=x", false), ("apikey=k", false)] {
+            let place = Place::of("/v1beta/models/m:streamGenerateContent", Some(query)).expect("it is served");
+            assert_eq!(judge(&place, &script, &headers, body.as_bytes()).is_ok(), passes, "{query}");
+        }
+    }
+
+    #[test]
     fn keys_versions_and_json_are_judged_before_anything_else() {
         const JSON: (&str, &str) = ("content-type", "application/json");
         const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
         let openai = &example(Wire::Openai).to_string();
         let anthropic = &example(Wire::Anthropic).to_string();
+        let gemini = &example(Wire::Gemini).to_string();
         for (wire, script, headers, body, expected) in [
             (Wire::Openai, "", &[JSON][..], openai.as_str(), Ok(())),
             (Wire::Openai, "require_key = true", &[JSON], openai, Err((401, "didn't provide an API key"))),
@@ -130,6 +154,10 @@ mod tests {
             (Wire::Anthropic, "", &[JSON], anthropic, Err((400, "anthropic-version: header is required"))),
             (Wire::Anthropic, "", &[JSON, ("anthropic-version", "2026-10-21")], anthropic, Ok(())),
             (Wire::Anthropic, "", &[JSON, ("anthropic-version", "1")], anthropic, Err((400, "is not a valid version"))),
+            (Wire::Gemini, "key = 'k'", &[JSON, ("x-goog-api-key", "k")], gemini, Ok(())),
+            (Wire::Gemini, "key = 'k'", &[JSON, ("authorization", "Bearer k")], gemini, Ok(())),
+            (Wire::Gemini, "key = 'k'", &[JSON], gemini, Err((403, "unregistered callers"))),
+            (Wire::Gemini, "key = 'k'", &[JSON, ("x-goog-api-key", "x")], gemini, Err((400, "API key not valid"))),
             (Wire::Openai, "", &[], openai, Err((400, "content-type"))),
             (Wire::Openai, "", &[JSON], "{", Err((400, "could not parse"))),
             (Wire::Openai, "", &[JSON], r#"{"model":"\ud800"}"#, Err((400, "could not parse"))),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::conversation::Wire;
 use super::file::Script;
 
 /// A script is written by hand; more is a wrong file.
@@ -18,14 +19,16 @@ pub enum ScriptError {
 }
 
 impl Script {
-    pub fn load(path: &Path) -> Result<Script, ScriptError> {
+    /// `served`: the only wire that it will be served on; `None`: all.
+    pub fn load(path: &Path, served: Option<Wire>) -> Result<Script, ScriptError> {
         let unreadable = |why| ScriptError::Unreadable { path: path.to_owned(), why };
         let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
         if bytes > SCRIPT_BYTES_MAX {
             return Err(ScriptError::TooLarge { path: path.to_owned(), bytes });
         }
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
-        Script::parse(&text).map_err(|why| ScriptError::Wrong { path: path.to_owned(), why })
+        let script = Script::parse(&text).and_then(|script| script.fits(served).map(|()| script));
+        script.map_err(|why| ScriptError::Wrong { path: path.to_owned(), why })
     }
 }
 
@@ -37,7 +40,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("s.toml");
         std::fs::write(&path, script).expect("it writes");
-        let why = Script::load(&path).map(|_| ()).expect_err(script).to_string();
+        let why = Script::load(&path, None).map(|_| ()).expect_err(script).to_string();
         for part in parts.iter().chain(&["s.toml is wrong"]) {
             assert!(why.contains(part), "{script}\ngives: {why}");
         }
@@ -55,6 +58,16 @@ mod tests {
             ("[[rule]]\nwhen = { prompt = { matches = '(' } }\nreply = { text = 'x' }", &["line 2", "unclosed group"]),
             ("[[rule]]\nreply = { calls = [{ tool = 'T', args = { a = ['{{x}}'] } }] }", &["line 2", "'x' is no name"]),
             ("[rate]\nrequests_per_minute = 0\n[[rule]]", &["line 2", "nonzero"]),
+            ("[rate]\n[[rule]]\nreply = { text = 'x' }", &["line 1", "limits nothing"]),
+            ("[rate]\nburst = 2\n[[rule]]\nreply = { text = 'x' }", &["line 1", "give requests_per_minute too"]),
+            (
+                "[[rule]]\nname = 'r'\nfault = { status = 429, retry_info = '1s' }",
+                &["r gives retry_info", "--wire gemini"],
+            ),
+            (
+                "[[rule]]\nwhen.wire = 'openai'\nfault = { status = 429, retry_info = '1s' }",
+                &["rule 1 gives retry_info", "retry-after"],
+            ),
         ] {
             check(script, parts);
         }
@@ -78,8 +91,31 @@ mod tests {
             ("reply = { text = 'x' }\nper = 'step'", "no times to count"),
             ("reply = { calls = [{ tool = 'T', args = { a = 1 }, raw_args = '{' }] }", "give one of them"),
             ("fault = { status = 429, headers = { 'a b' = 'x' } }", "no name of one"),
+            ("when.wire = 'gemini'\nfault = { html = true, retry_info = '17s' }", "no status or error"),
+            ("when.wire = 'gemini'\nfault = { status = 429, body = 'x', retry_info = '17s' }", "in whose own body"),
         ] {
             check(&format!("[[rule]]\n{rule}"), &[part, "line 1"]);
+        }
+    }
+
+    #[test]
+    fn a_wait_in_the_body_is_taken_where_only_gemini_is_served() {
+        let bare = "[[rule]]\nfault = { status = 429, retry_info = '1s' }";
+        for (script, served, fits) in [
+            (bare, Some(Wire::Gemini), true),
+            (bare, Some(Wire::Anthropic), false),
+            (bare, None, false),
+            ("[[rule]]\nwhen.wire = 'gemini'\nfault = { status = 429, retry_info = '1s' }", None, true),
+        ] {
+            assert_eq!(Script::parse(script).expect("test data").fits(served).is_ok(), fits, "{script} {served:?}");
+        }
+    }
+
+    #[test]
+    fn the_examples_of_the_docs_load() {
+        for script in ["hello.toml", "rough.toml"] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples").join(script);
+            assert_eq!(Script::load(&path, None).map(drop).map_err(|why| why.to_string()), Ok(()), "{script}");
         }
     }
 

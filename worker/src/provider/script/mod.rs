@@ -1,6 +1,6 @@
 //! A provider that plays a script: a real HTTP server on the loopback, for the demo and for tests of any client.
 //!
-//! It is a citizen, not a mock: it speaks both wires on a real socket, judges every request as strictly as the real
+//! It is a citizen, not a mock: it speaks all three wires on a real socket, judges every request as strictly as the real
 //! ones do, and answers the same request with the same bytes, since a rule looks at what a request *contains*. What
 //! does count (`times`, `first`, `[rate]`) says so in `docs/script.md`, the description of the file.
 //!
@@ -18,8 +18,11 @@ mod template;
 mod conversation;
 mod judge;
 mod judge_anthropic;
+mod judge_gemini;
 mod judge_openai;
 mod judge_schema;
+mod place;
+mod thought_signature;
 
 // What is answered.
 mod answer;
@@ -29,6 +32,7 @@ mod refusal;
 mod reply;
 mod stream;
 mod stream_anthropic;
+mod stream_gemini;
 mod stream_openai;
 mod tally;
 

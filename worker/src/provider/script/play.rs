@@ -53,6 +53,12 @@ impl Plan {
     }
 }
 
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan::of_body(200, "application/json", Bytes::new())
+    }
+}
+
 /// A stream with the rule's faults in it. `ping` and `error` are events in the wire's form.
 pub fn stream(events: Vec<Event>, fault: &Fault, chunk_latency: Duration, ping: &str, error: &str) -> Plan {
     let mut events = with_ending_faults(events, fault);

@@ -1,13 +1,18 @@
 //! An answer that is an error, in each wire's own words.
 //!
-//! OpenAI: https://platform.openai.com/docs/guides/error-codes; Anthropic: https://platform.claude.com/docs/en/api/errors.
+//! OpenAI: https://platform.openai.com/docs/guides/error-codes; Anthropic: https://platform.claude.com/docs/en/api/errors;
+//! Gemini: https://ai.google.dev/gemini-api/docs/troubleshooting.
 
 #![deny(clippy::disallowed_methods)]
+
+mod gemini;
 
 use serde_json::{Value, json};
 
 use super::conversation::Wire;
 use super::file::Preset;
+
+pub use gemini::Quota;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
@@ -17,6 +22,8 @@ pub struct Refusal {
     /// OpenAI alone has these two.
     pub param: Option<String>,
     pub code: Option<String>,
+    /// Gemini alone: what stands beside the message, for programs.
+    pub details: Box<[Value]>,
 }
 
 impl Refusal {
@@ -28,7 +35,23 @@ impl Refusal {
             message: message.into(),
             param: None,
             code: None,
+            details: Box::default(),
         }
+    }
+
+    pub fn with(mut self, detail: Value) -> Refusal {
+        self.details = self.details.into_iter().chain([detail]).collect();
+        self
+    }
+
+    /// Gemini's body for a spent minute.
+    pub fn minute(counts: Quota, limit: u32, model: &str, seconds: u64) -> Refusal {
+        gemini::minute(counts, limit, model, seconds)
+    }
+
+    /// The wait as Gemini names it, in the body; other wires have headers for it.
+    pub fn retry_in(self, delay: &str) -> Refusal {
+        self.with(gemini::retry_info(delay))
     }
 
     pub fn at(mut self, param: impl Into<String>) -> Refusal {
@@ -75,6 +98,7 @@ impl Refusal {
             (Wire::Anthropic, 504) => ("timeout_error", None, "The request timed out."),
             (Wire::Anthropic, 529) => ("overloaded_error", None, "Overloaded"),
             (Wire::Anthropic, 500..) => ("api_error", None, "Internal server error"),
+            (Wire::Gemini, status) => ("", None, gemini::message(status)),
             _ => ("invalid_request_error", None, "The request was refused."),
         };
         Refusal {
@@ -83,11 +107,23 @@ impl Refusal {
             message: message.to_owned(),
             param: None,
             code: code.map(str::to_owned),
+            details: Box::default(),
         }
+    }
+
+    /// Not the 401 that one would think.
+    pub fn bad_gemini_key() -> Refusal {
+        Refusal::invalid("API key not valid. Please pass a valid API key.").with(json!({
+            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+            "reason": "API_KEY_INVALID",
+            "domain": "googleapis.com",
+            "metadata": {"service": "generativelanguage.googleapis.com"},
+        }))
     }
 
     pub fn of_preset(wire: Wire, preset: Preset, model: &str) -> Refusal {
         match (preset, wire) {
+            (preset, Wire::Gemini) => gemini::of_preset(preset, model),
             (Preset::ContextOverflow, Wire::Openai) => Refusal::invalid(
                 "This model's maximum context length is 128000 tokens. However, your messages resulted in 131072 \
                  tokens. Please reduce the length of the messages.",
@@ -132,6 +168,7 @@ impl Refusal {
                 "error": {"type": self.kind, "message": self.message},
                 "request_id": request_id,
             }),
+            Wire::Gemini => gemini::body(self),
         }
     }
 }
@@ -160,5 +197,30 @@ mod tests {
             let body = refusal.body(wire, "req_1").to_string();
             assert!(body.contains(part), "{body}");
         }
+    }
+
+    #[test]
+    fn gemini_names_the_status_and_puts_waits_and_quotas_into_details() {
+        let of = |refusal: Refusal| refusal.body(Wire::Gemini, "")["error"].clone();
+        for (status, word) in [
+            (400, "INVALID_ARGUMENT"),
+            (403, "PERMISSION_DENIED"),
+            (404, "NOT_FOUND"),
+            (429, "RESOURCE_EXHAUSTED"),
+            (500, "INTERNAL"),
+            (503, "UNAVAILABLE"),
+            (504, "DEADLINE_EXCEEDED"),
+        ] {
+            let error = of(Refusal::of_status(Wire::Gemini, status));
+            assert_eq!((&error["code"], &error["status"]), (&json!(status), &json!(word)));
+            assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{error}");
+            assert!(error.get("details").is_none(), "{error}");
+        }
+        let quota = of(Refusal::of_preset(Wire::Gemini, Preset::Quota, "m"));
+        let id = quota.pointer("/details/0/violations/0/quotaId").and_then(Value::as_str).unwrap_or_default();
+        assert!(id.contains("PerDay"), "{quota}");
+        assert_eq!(quota.pointer("/details/2/retryDelay"), Some(&json!("36s")), "{quota}");
+        let told = of(Refusal::of_status(Wire::Gemini, 503).retry_in("17s"));
+        assert_eq!(told.pointer("/details/0/retryDelay"), Some(&json!("17s")), "{told}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a rule says, its templates filled: the reply as both wires then put it into their own form.
+//! What a rule says, its templates filled: the reply as each wire then puts it into their own form.
 //!
 //! Nothing here is drawn or counted: ids come from the conversation's position, so that a request sent again (after a
 //! crash, a cut stream) gets the very same reply, and a resumed run the same transcript.
@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use super::conversation::{Conversation, digest};
+use super::conversation::{Conversation, Wire, digest};
 use super::file::{CallTemplate, EACH_CALLS_MAX, Reply, UsageTokens};
 use super::template::{Names, Template, Unfilled};
 
@@ -82,7 +82,7 @@ pub fn speak(reply: &Reply, broken: Broken, request: &Conversation, now: f64) ->
                 });
             }
             let arguments = broken.apply(one.arguments);
-            let id = one.id.unwrap_or_else(|| default_id(&id, calls.len(), &reasoning));
+            let id = one.id.unwrap_or_else(|| default_id(request.wire, &id, calls.len(), &reasoning));
             calls.push(SpokenCall { id, tool: one.tool, arguments });
         }
     }
@@ -92,8 +92,8 @@ pub fn speak(reply: &Reply, broken: Broken, request: &Conversation, now: f64) ->
     }
     let said = text.len() + reasoning.len() + calls.iter().map(|call| call.arguments.len()).sum::<usize>();
     let usage = reply.usage.unwrap_or(UsageTokens {
-        input: request.body_bytes as u64 / BYTES_PER_TOKEN + 1,
-        output: said as u64 / BYTES_PER_TOKEN + 1,
+        input: estimated_tokens(request.body_bytes),
+        output: estimated_tokens(said),
         cached: 0,
     });
     let stop = match reply.stop.as_deref() {
@@ -106,6 +106,10 @@ pub fn speak(reply: &Reply, broken: Broken, request: &Conversation, now: f64) ->
         Some(other) => Stop::Other(other.to_owned()),
     };
     Ok(Spoken { id, model: request.model.clone(), text, reasoning, calls, usage, stop })
+}
+
+pub fn estimated_tokens(bytes: usize) -> u64 {
+    bytes as u64 / BYTES_PER_TOKEN + 1
 }
 
 /// What becomes of a call's arguments.
@@ -173,10 +177,17 @@ fn filled(template: Option<&Template>, scope: &Scope<'_>) -> Result<String, Unfi
 
 /// An id of its own for each call of each position. That of a reply with reasoning says which, so that the judge can ask
 /// for it back without remembering anything.
-fn default_id(position: &str, at: usize, reasoning: &str) -> String {
+fn default_id(wire: Wire, position: &str, at: usize, reasoning: &str) -> String {
     const POSITION_CHARS: usize = 20;
-    let mark = if reasoning.is_empty() { String::new() } else { format!("t{}_", mark(&signature(reasoning))) };
+    // What each of the two gives and wants back is its own: a conversation may come over from the other.
+    let sort = if wire == Wire::Gemini { 'g' } else { 't' };
+    let mark = if reasoning.is_empty() { String::new() } else { format!("{sort}{}_", mark_of(reasoning)) };
     format!("call_{mark}{}_{at}", &position[..POSITION_CHARS])
+}
+
+/// What an id and a signature say of the reasoning they came with.
+pub fn mark_of(reasoning: &str) -> String {
+    mark(&signature(reasoning)).to_owned()
 }
 
 /// The signature of a thinking block: it holds for this text and no other.
@@ -192,6 +203,11 @@ fn mark(signature: &str) -> &str {
 /// Whether the call comes from a reply with reasoning, and which signature that had the mark of.
 pub fn reasoning_mark(call_id: &str) -> Option<&str> {
     call_id.strip_prefix("call_t")?.split_once('_').map(|(mark, _)| mark)
+}
+
+/// The same of a call on the Gemini wire, where the signature stands on the call itself.
+pub fn thought_mark(call_id: &str) -> Option<&str> {
+    call_id.strip_prefix("call_g")?.split_once('_').map(|(mark, _)| mark)
 }
 
 pub fn has_mark(a_signature: &str, of: &str) -> bool {

@@ -91,7 +91,7 @@ impl When {
             && self.step.as_ref().is_none_or(|step| step.holds(request.step()))
             && self.tool.as_ref().is_none_or(|tool| request.tools.contains(tool))
             && self.no_tools.is_none_or(|none| none == request.tools.is_empty())
-            && self.stream.is_none_or(|stream| stream == request.stream)
+            && self.stream.is_none_or(|stream| stream == request.streams())
             && self.header.iter().all(|(name, text)| request.header(name).is_some_and(|value| text.holds(value)))
     }
 }
@@ -186,7 +186,7 @@ mod tests {
 
     fn check(when: &str, holds: bool) {
         let parsed: When = toml::from_str(when).expect(when);
-        for wire in [Wire::Openai, Wire::Anthropic] {
+        for wire in Wire::ALL {
             assert_eq!(parsed.holds(&read(wire)), holds, "{when} on {}", wire.name());
         }
     }

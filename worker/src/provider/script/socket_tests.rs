@@ -1,4 +1,6 @@
-//! The server as a client meets it: raw bytes on a real socket, both wires.
+//! The server as a client meets it: raw bytes on a real socket, all wires.
+
+mod gemini;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -25,18 +27,28 @@ async fn start(script: &str, record: Option<&Path>) -> SocketAddr {
     address
 }
 
-fn user(text: &str) -> Value {
-    json!({"role": "user", "content": text})
+fn user(wire: Wire, text: &str) -> Value {
+    match wire {
+        Wire::Openai | Wire::Anthropic => json!({"role": "user", "content": text}),
+        Wire::Gemini => json!({"role": "user", "parts": [{"text": text}]}),
+    }
 }
 
-/// A request as each wire needs it, with `more` on top.
+/// A request as each wire needs it, with `more` on top; `stream` is for `send` where the body has no such field.
 fn body(wire: Wire, messages: &[Value], more: &Value) -> Value {
     let tool = |name: &str| match wire {
         Wire::Openai => json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}),
         Wire::Anthropic => json!({"name": name, "input_schema": {"type": "object"}}),
+        Wire::Gemini => json!({"name": name, "parametersJsonSchema": {"type": "object"}}),
     };
-    let mut body = json!({"model": "lab-1", "max_tokens": 100, "messages": messages,
-        "tools": [tool("Glob"), tool("Grep"), tool("Read")]});
+    let tools = [tool("Glob"), tool("Grep"), tool("Read")];
+    let mut body = match wire {
+        Wire::Openai | Wire::Anthropic => {
+            json!({"model": "lab-1", "max_tokens": 100, "messages": messages, "tools": tools})
+        }
+        Wire::Gemini => json!({"generationConfig": {"maxOutputTokens": 100}, "contents": messages,
+            "tools": [{"functionDeclarations": tools}]}),
+    };
     let all = body.as_object_mut().expect("an object");
     all.extend(more.as_object().expect("an object").clone());
     body
@@ -51,8 +63,20 @@ struct Got {
 }
 
 async fn send(address: SocketAddr, wire: Wire, body: &Value) -> Got {
+    let mut body = body.clone();
+    let path = match wire {
+        Wire::Openai => "/v1/chat/completions",
+        Wire::Anthropic => "/v1/messages",
+        Wire::Gemini => match body.as_object_mut().and_then(|body| body.remove("stream")) {
+            Some(_) => "/v1beta/models/lab-1:streamGenerateContent?alt=sse",
+            None => "/v1beta/models/lab-1:generateContent",
+        },
+    };
+    post(address, path, &body).await
+}
+
+async fn post(address: SocketAddr, path: &str, body: &Value) -> Got {
     let body = body.to_string();
-    let path = if wire == Wire::Openai { "/v1/chat/completions" } else { "/v1/messages" };
     raw(
         address,
         &format!(
@@ -118,7 +142,7 @@ async fn openai_streams_role_content_calls_reason_usage_done() {
     let address = start(CALLS, None).await;
     let mut more = stream();
     more["stream_options"] = json!({"include_usage": true});
-    let got = send(address, Wire::Openai, &body(Wire::Openai, &[user("src")], &more)).await;
+    let got = send(address, Wire::Openai, &body(Wire::Openai, &[user(Wire::Openai, "src")], &more)).await;
     assert_eq!(got.status, 200);
     assert!(got.head.contains("content-type: text/event-stream"), "{}", got.head);
     assert!(got.whole);
@@ -144,7 +168,7 @@ async fn openai_streams_role_content_calls_reason_usage_done() {
 #[tokio::test]
 async fn anthropic_streams_start_blocks_delta_stop() {
     let address = start(CALLS, None).await;
-    let got = send(address, Wire::Anthropic, &body(Wire::Anthropic, &[user("src")], &stream())).await;
+    let got = send(address, Wire::Anthropic, &body(Wire::Anthropic, &[user(Wire::Anthropic, "src")], &stream())).await;
     let events = events(&got.body);
     let mut kinds: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap_or("?")).collect();
     kinds.dedup();
@@ -186,6 +210,15 @@ fn back(wire: Wire, reply: &Value, text: &str) -> Vec<Value> {
             let results = calls.iter().map(|call| json!({"role": "tool", "tool_call_id": call["id"], "content": text}));
             std::iter::once(message.clone()).chain(results).collect()
         }
+        Wire::Gemini => {
+            let content = &reply["candidates"][0]["content"];
+            let calls = content["parts"].as_array().expect("parts").iter().map(|part| &part["functionCall"]);
+            let results = calls.filter(|call| !call.is_null()).map(|call| {
+                json!({"functionResponse": {"id": call["id"], "name": call["name"], "response": {"output": text}}})
+            });
+            let results: Value = results.collect();
+            vec![content.clone(), json!({"role": "user", "parts": results})]
+        }
         Wire::Anthropic => {
             let calls = reply["content"].as_array().expect("blocks").iter().filter(|block| block["type"] == "tool_use");
             let results = calls.map(|call| json!({"type": "tool_result", "tool_use_id": call["id"], "content": text}));
@@ -199,6 +232,7 @@ fn said(wire: Wire, reply: &Value) -> &str {
     let text = match wire {
         Wire::Openai => &reply["choices"][0]["message"]["content"],
         Wire::Anthropic => &reply["content"][0]["text"],
+        Wire::Gemini => &reply["candidates"][0]["content"]["parts"][0]["text"],
     };
     text.as_str().unwrap_or_default()
 }
@@ -210,11 +244,11 @@ async fn whole(address: SocketAddr, wire: Wire, messages: &[Value]) -> Value {
 }
 
 #[tokio::test]
-async fn the_example_of_the_docs_plays_to_its_end_on_both_wires() {
+async fn the_example_of_the_docs_plays_to_its_end_on_all_wires() {
     let script = include_str!("../../../../docs/examples/hello.toml");
-    for wire in [Wire::Openai, Wire::Anthropic] {
+    for wire in Wire::ALL {
         let address = start(script, None).await;
-        let mut messages = vec![user("what is here?")];
+        let mut messages = vec![user(wire, "what is here?")];
         let first = whole(address, wire, &messages).await;
         assert_eq!(first, whole(address, wire, &messages).await, "sent again, answered the same");
         messages.extend(back(wire, &first, "src/a.rs:7\nsrc/b.rs:1"));
@@ -231,8 +265,8 @@ async fn reasoning_goes_out_signed_and_is_asked_back() {
     let script = "[[rule]]\nwhen = { step = 1 }\nreply = { reasoning = 'hm', calls = [{ tool = 'Glob' }] }\n[[rule]]\nreply = { text = 'done' }";
     let address = start(script, None).await;
     let wire = Wire::Anthropic;
-    let first = whole(address, wire, &[user("x")]).await;
-    let mut messages = vec![user("x")];
+    let first = whole(address, wire, &[user(wire, "x")]).await;
+    let mut messages = vec![user(wire, "x")];
     messages.extend(back(wire, &first, "r"));
     assert_eq!(said(wire, &whole(address, wire, &messages).await), "done");
     messages[1]["content"].as_array_mut().expect("blocks").remove(0);
@@ -247,30 +281,35 @@ async fn a_violation_is_a_400_that_names_its_place() {
     for (wire, part) in [
         (Wire::Openai, "messages with role 'tool' must be a response"),
         (Wire::Anthropic, "messages.0.content.0: unexpected `tool_use_id`"),
+        (Wire::Gemini, "function response turn comes immediately after a function call turn"),
     ] {
         let orphan = match wire {
             Wire::Openai => json!({"role": "tool", "tool_call_id": "a", "content": "r"}),
             Wire::Anthropic => json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]}),
+            Wire::Gemini => {
+                json!({"role": "user", "parts": [{"functionResponse": {"name": "Glob", "response": {"output": "r"}}}]})
+            }
         };
         let got = send(address, wire, &body(wire, &[orphan], &stream())).await;
         assert_eq!(got.status, 400);
         let error: Value = serde_json::from_str(&got.body).expect("JSON");
-        assert_eq!(error["error"]["type"], "invalid_request_error");
+        let kind = if wire == Wire::Gemini { &error["error"]["status"] } else { &error["error"]["type"] };
+        assert!(kind == "invalid_request_error" || kind == "INVALID_ARGUMENT", "{error}");
         assert!(error["error"]["message"].as_str().is_some_and(|message| message.contains(part)), "{error}");
     }
 }
 
 async fn check_fault(fault: &str, status: u16, whole: bool, part: &str) {
-    for wire in [Wire::Openai, Wire::Anthropic] {
+    for wire in Wire::ALL {
         let address = start(&format!("[[rule]]\n{fault}"), None).await;
-        let got = send(address, wire, &body(wire, &[user("x")], &stream())).await;
+        let got = send(address, wire, &body(wire, &[user(wire, "x")], &stream())).await;
         assert_eq!((got.status, got.whole), (status, whole), "{fault} on {}: {}", wire.name(), got.body);
         assert!(got.body.contains(part) || got.head.contains(part), "{fault} on {}: {}", wire.name(), got.body);
     }
 }
 
 #[tokio::test]
-async fn faults_reach_the_client_on_both_wires() {
+async fn faults_reach_the_client_on_all_wires() {
     for (fault, status, whole, part) in [
         ("fault = { status = 429, headers = { Retry-After = '17' } }", 429, true, "retry-after: 17"),
         (
@@ -279,6 +318,8 @@ async fn faults_reach_the_client_on_both_wires() {
             true,
             " gmt",
         ),
+        // As Azure names a wait.
+        ("fault = { status = 429, headers = { retry-after-ms = '1500' } }", 429, true, "retry-after-ms: 1500"),
         ("fault = { status = 529, message = 'busy {{prompt}}' }", 529, true, "busy x"),
         ("fault = { error = 'context_overflow' }", 400, true, "maximum"),
         ("fault = { status = 500, body = 'no json' }", 500, true, "no json"),
@@ -308,7 +349,7 @@ async fn a_hang_hangs_and_ends_with_the_client() {
         let reply = if head_comes { "reply = { text = 'x' }\n" } else { "" };
         let address = start(&format!("[[rule]]\n{reply}fault = {{ hang = '{fault}' }}"), None).await;
         let mut socket = TcpStream::connect(address).await.expect("it listens");
-        let body = body(Wire::Openai, &[user("x")], &stream()).to_string();
+        let body = body(Wire::Openai, &[user(Wire::Openai, "x")], &stream()).to_string();
         let request = format!(
             "POST /chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
@@ -336,7 +377,9 @@ async fn fail_once_and_then_work() {
     let address = start(script, Some(&record)).await;
     let mut statuses = Vec::new();
     for prompt in ["a", "a", "b", "a"] {
-        statuses.push(send(address, Wire::Openai, &body(Wire::Openai, &[user(prompt)], &stream())).await.status);
+        statuses.push(
+            send(address, Wire::Openai, &body(Wire::Openai, &[user(Wire::Openai, prompt)], &stream())).await.status,
+        );
     }
     assert_eq!(statuses, [500, 200, 500, 200]);
     let lines = std::fs::read_to_string(&record).expect("a record");
@@ -353,17 +396,51 @@ async fn fail_once_and_then_work() {
 }
 
 #[tokio::test]
-async fn a_rate_limit_has_the_headers_of_the_real_ones() {
-    for (wire, header) in [
-        (Wire::Openai, "x-ratelimit-remaining-requests: 0"),
-        (Wire::Anthropic, "anthropic-ratelimit-requests-remaining: 0"),
+async fn a_rate_limit_is_told_as_the_real_ones_tell_it() {
+    let requests = "rate = { requests_per_minute = 60, burst = 1 }";
+    let tokens = "rate = { tokens_per_minute = 60 }";
+    for (wire, rate, first, second) in [
+        (Wire::Openai, requests, "x-ratelimit-remaining-requests: 0", "retry-after: 1"),
+        (Wire::Openai, tokens, "x-ratelimit-remaining-tokens: 0", "\"type\":\"tokens\""),
+        (Wire::Anthropic, requests, "anthropic-ratelimit-requests-remaining: 0", "retry-after: 1"),
+        (Wire::Anthropic, tokens, "anthropic-ratelimit-tokens-remaining: 0", "retry-after: 60"),
+        (Wire::Gemini, requests, "200 ok", "\"retryDelay\":\"1s\""),
+        (Wire::Gemini, tokens, "200 ok", "TokensPerModelPerMinute"),
     ] {
-        let address = start("rate = { requests_per_minute = 1 }\n[[rule]]\nreply = { text = 'x' }", None).await;
-        let request = body(wire, &[user("x")], &stream());
+        let reply = "[[rule]]\nreply = { text = 'x', usage = { input = 55, output = 5 } }";
+        let address = start(&format!("{rate}\n{reply}"), None).await;
+        let request = body(wire, &[user(wire, "x")], &stream());
         let (one, two) = (send(address, wire, &request).await, send(address, wire, &request).await);
-        assert_eq!((one.status, two.status), (200, 429));
-        assert!(one.head.contains(header) && two.head.contains("retry-after: "), "{}\n{}", one.head, two.head);
+        assert_eq!((one.status, two.status), (200, 429), "{} {rate}", wire.name());
+        assert!(one.head.contains(first), "{}", one.head);
+        assert!(two.head.contains(second) || two.body.contains(second), "{}\n{}", two.head, two.body);
     }
+}
+
+#[tokio::test]
+async fn the_record_says_when_a_request_came_and_when_its_headers_left() {
+    let script = "[[rule]]\nwhen.prompt = 'slow'\nreply = { text = 'x', latency = '30ms', usage = { input = 7, output = 2 } }\n[[rule]]\nwhen.prompt = 'quick'\nfault = { status = 500 }\n[[rule]]\nfault = { hang = 'before_headers' }";
+    let address = start(script, None).await;
+    let wire = Wire::Openai;
+    for prompt in ["slow", "quick"] {
+        send(address, wire, &body(wire, &[user(wire, prompt)], &stream())).await;
+    }
+    let hanging = tokio::spawn(async move { send(address, wire, &body(wire, &[user(wire, "hang")], &stream())).await });
+    let lines = loop {
+        let got = raw(address, "GET /_arrivals HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+        let lines: Vec<Value> = got.body.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+        if lines.len() == 3 {
+            break lines;
+        }
+    };
+    hanging.abort();
+    let at = |line: usize, key: &str| lines[line][key].as_f64().expect("a number");
+    assert!(at(0, "answered_ms") - at(0, "at_ms") >= 30.0, "{lines:?}");
+    assert!(at(1, "at_ms") > at(0, "answered_ms") && at(1, "answered_ms") >= at(1, "at_ms"), "{lines:?}");
+    assert_eq!((&lines[2]["answered_ms"], &lines[2]["status"]), (&Value::Null, &Value::Null));
+    assert_eq!(lines[0]["tokens"], 9);
+    assert!(lines[1]["tokens"].as_u64().is_some_and(|tokens| tokens > 9), "{lines:?}");
+    assert_ne!(lines[0]["connection"], lines[1]["connection"]);
 }
 
 #[tokio::test]

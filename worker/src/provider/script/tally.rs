@@ -63,6 +63,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::conversation::Wire;
+    use super::super::conversation::tests::place;
     use super::*;
 
     fn request(prompt: &str, steps: usize) -> Conversation {
@@ -71,7 +72,7 @@ mod tests {
             messages.push(json!({"role": "assistant", "content": "so"}));
             messages.push(json!({"role": "user", "content": "go on"}));
         }
-        Conversation::read(Wire::Openai, &[], &json!({"model": "m", "messages": messages}), 0)
+        Conversation::read(&place(Wire::Openai), &[], &json!({"model": "m", "messages": messages}), 0)
     }
 
     fn check(counted: &str, requests: &[(&str, usize, u64)], expected: &[usize]) {
