@@ -94,6 +94,8 @@ enum Phase {
     Deciding,
     Asking {
         attempt: u32,
+        /// What the log says of its waiting.
+        noted: Vec<WaitingFor>,
     },
     Calling {
         attempt: u32,
@@ -239,7 +241,7 @@ impl Machine {
 
     pub fn handle_answer(&mut self, call: u64, answer: Answer, now: Instant) {
         let attempt = match self.phase {
-            Phase::Asking { attempt } if call == self.step() => attempt,
+            Phase::Asking { attempt, .. } if call == self.step() => attempt,
             // It came too late; what it grants goes back unused.
             _ => {
                 if let Answer::Grant(grant) = answer {
@@ -254,7 +256,14 @@ impl Machine {
                     WaitWhy::NotBefore | WaitWhy::Backoff | WaitWhy::Breaker => WaitingFor::Provider,
                     WaitWhy::Concurrency | WaitWhy::Rate => WaitingFor::Lease,
                 };
-                self.record(Event::Waiting { why, wait_ms: until_ms });
+                // Told anew whenever the wait moves, and written down once for each thing that is waited for: a log does
+                // not grow while nothing happens.
+                if let Phase::Asking { noted, .. } = &mut self.phase
+                    && !noted.contains(&why)
+                {
+                    noted.push(why);
+                    self.record(Event::Waiting { why, wait_ms: until_ms });
+                }
             }
             Answer::Grant(grant) => self.granted(attempt, grant, now),
             Answer::Park => self.stop(),

@@ -72,7 +72,7 @@ impl Machine {
             max_output: 0,
             priority: self.spec.priority,
         }));
-        self.phase = Phase::Asking { attempt };
+        self.phase = Phase::Asking { attempt, noted: Vec::new() };
     }
 
     pub(super) fn granted(&mut self, attempt: u32, grant: Box<Grant>, now: Instant) {
