@@ -23,7 +23,7 @@ use std::process::ExitCode;
 const EX_USAGE: u8 = 64;
 
 const USAGE: &str = "usage: ukai-worker job --socket PATH --id ID --attempt N   (token on stdin; started by ukai)
-       ukai-worker script serve FILE [--wire openai|anthropic|gemini] [--listen ADDR] [--record FILE]
+       ukai-worker script serve FILE [--wire openai|anthropic] [--listen ADDR] [--record FILE]
        ukai-worker --version";
 
 /// Synchronous up to here and in each branch until its runtime: helpers can be forked before there are threads.
