@@ -1,3 +1,5 @@
+//! What is ticked, what is not, and that no key is in any of it.
+
 use ukai_protocol::lease::{AnswerClass, Grant, LimitsSeen, Report, Timeouts};
 use ukai_protocol::message::Usage;
 use ukai_protocol::probe::ProbeKind;
