@@ -42,6 +42,19 @@ pub enum Alert {
         job: JobId,
         why: String,
     },
+    /// Nobody asks this provider account any more, for as long, or until a person resets it.
+    BreakerOpened {
+        account: String,
+        why: String,
+        until: Option<Duration>,
+    },
+    BreakerClosed {
+        account: String,
+    },
+    /// Whom not to ask is not known, so nobody is asked.
+    RoutesQuarantined {
+        why: String,
+    },
     /// Too many jobs crashed at once.
     StartsPaused {
         pause: Duration,
@@ -66,7 +79,13 @@ impl Alert {
     /// Whether it waits for a person, or is only for their information.
     #[must_use]
     pub fn is_urgent(&self) -> bool {
-        !matches!(self, Alert::LimitNear { .. } | Alert::BatchDone { .. })
+        !matches!(
+            self,
+            Alert::LimitNear { .. }
+                | Alert::BatchDone { .. }
+                | Alert::BreakerOpened { .. }
+                | Alert::BreakerClosed { .. }
+        )
     }
 }
 
@@ -79,6 +98,17 @@ impl fmt::Display for Alert {
             Alert::Attention { job, name, why } => write!(f, "{job} ({name}) needs attention: {why}"),
             Alert::CrashLoop { job, starts, detail } => write!(f, "{job} crashed {starts} times in a row: {detail}"),
             Alert::Refused { job, why } => write!(f, "{job} cannot go on, its files were refused: {why}"),
+            Alert::BreakerOpened { account, why, until: Some(until) } => {
+                write!(f, "provider account {account} is not asked for {} s: {why}", until.as_secs())
+            }
+            Alert::BreakerOpened { account, why, until: None } => {
+                write!(
+                    f,
+                    "provider account {account} is not asked until it is reset: {why}; mend that, then `ukai providers reset`"
+                )
+            }
+            Alert::BreakerClosed { account } => write!(f, "provider account {account} is asked again"),
+            Alert::RoutesQuarantined { why } => write!(f, "{why}"),
             Alert::StartsPaused { pause } => {
                 write!(f, "many jobs crashed at once: no job is started for {} s", pause.as_secs())
             }

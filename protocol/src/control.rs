@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::{BatchPlace, Event, Line};
 use crate::id::{BatchId, JobId};
 use crate::job::{JobSpec, JobStatus, Outcome, Used};
+use crate::lease::{AnswerClass, Wire};
 use crate::run_state::Progress;
 
 /// How many jobs one part of a `Submit` may carry.
@@ -50,6 +51,23 @@ pub enum Request {
     },
     /// What `doctor` asks a running server.
     Status,
+    /// How each provider stands.
+    Providers,
+    /// Why the last call of a job went where it went.
+    Why {
+        job: String,
+    },
+    /// A person says that these providers are well again. What they asked to wait for binds all the same, unless it is
+    /// to be forgotten.
+    ResetProviders {
+        ids: Vec<String>,
+        forget_wait: bool,
+    },
+    /// Ask these providers, or all, whether they answer and take tools. `refresh`: what was known of it is forgotten.
+    ProbeProviders {
+        ids: Vec<String>,
+        refresh: bool,
+    },
 }
 
 /// A job to be queued.
@@ -148,6 +166,20 @@ pub enum Response {
     /// The backlog has been told; what follows is live.
     Live,
     Status(Box<ServerStatus>),
+    /// In the order of the configuration.
+    Providers {
+        rows: Vec<ProviderRow>,
+    },
+    /// What was decided, then each candidate, a line each.
+    Why {
+        job: JobId,
+        lines: Vec<String>,
+    },
+    Probed {
+        rows: Vec<ProbeRow>,
+        /// The folder with the evidence; None where nobody could be asked.
+        evidence: Option<std::path::PathBuf>,
+    },
     /// Nothing was done. `usage`: the request itself was wrong.
     Refused {
         why: String,
@@ -247,4 +279,54 @@ pub struct ServerStatus {
     pub max_workers: u32,
     pub running: u32,
     pub queued: u32,
+}
+
+/// How a provider stands. Times are milliseconds from now, or ago.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProviderRow {
+    pub id: String,
+    pub account: String,
+    pub wire: Wire,
+    pub model: String,
+    pub breaker: BreakerState,
+    /// Why it is OPEN.
+    pub why: Option<String>,
+    /// Until when it is OPEN; None also where that is until a person resets it.
+    pub open_ms: Option<u64>,
+    /// What it asked to wait for.
+    pub not_before_ms: Option<u64>,
+    pub in_flight: u64,
+    pub in_flight_max: u64,
+    /// What is left and what it holds; None without a bound.
+    pub requests: Option<(f64, f64)>,
+    pub tokens: Option<(f64, f64)>,
+    /// None = not known, which counts as capable.
+    pub tools: Option<bool>,
+    pub last_failure: Option<FailureRow>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BreakerState {
+    Closed,
+    Open,
+    HalfOpen,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureRow {
+    pub class: AnswerClass,
+    /// Codes, no text of a conversation.
+    pub signature: String,
+    pub ago_ms: u64,
+}
+
+/// What came of asking one provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeRow {
+    pub id: String,
+    /// None: it was not asked, or the probe itself failed.
+    pub class: Option<AnswerClass>,
+    pub tools: Option<bool>,
+    pub detail: String,
 }

@@ -48,6 +48,10 @@ pub enum WaitWhy {
     Backoff,
     /// The account's concurrency is used up.
     Concurrency,
+    /// A bucket of the account is too low.
+    Rate,
+    /// The account's breaker is not CLOSED, and a probe is to say whether it will be.
+    Breaker,
 }
 
 /// Everything that one attempt needs. The key lives in the worker's memory only.
@@ -76,6 +80,8 @@ pub enum Wire {
     Openai,
     /// Messages.
     Anthropic,
+    /// generateContent.
+    Gemini,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,22 +116,26 @@ impl Prices {
     }
 }
 
-/// What came of a lease. Sent once, not answered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What came of a lease. Not answered; one that names a wait is sent again to a supervisor that takes over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     pub lease: u64,
     pub generation: u64,
+    /// For a supervisor that does not know the lease: whom the wait binds.
+    pub account: String,
     pub class: AnswerClass,
     /// The provider's "not before", as a duration: a clock is no common ground.
     pub wait: Option<Wait>,
     pub limits_seen: LimitsSeen,
     pub usage: Option<Usage>,
+    /// What it showed: `true`, the reply holds a call; `false`, tools were refused.
+    pub tools: Option<bool>,
     /// Enough of the failure to shape a probe by, never text of the conversation.
     pub signature: String,
 }
 
 /// The rows of the table in spec §5.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerClass {
     Success,
@@ -141,6 +151,7 @@ pub enum AnswerClass {
     /// Any other 4xx, or the content filter.
     Rejected,
     /// Given up by us: neither success nor failure.
+    #[default]
     Withdrawn,
     /// The model takes no tools; another may.
     NoTools,

@@ -41,6 +41,8 @@ pub enum ToSupervisor {
         call: u64,
     },
     Report(Report),
+    /// After a reconnect: what was not acknowledged, and what a provider named meanwhile, has been sent again.
+    Returned,
     /// Proof of life, with what moves it: bytes streamed and tools finished so far.
     Heartbeat {
         progress: u64,

@@ -94,12 +94,14 @@ fn a_report() {
         lease: 9,
         generation: 3,
         class: AnswerClass::RateLimited,
+        account: "lab".to_owned(),
         wait: Some(Wait::For(30_000)),
         limits_seen: LimitsSeen { requests_left: Some(0), tokens_left: None },
         usage: None,
+        tools: Some(false),
         signature: "429".to_owned(),
     };
-    check(&ToSupervisor::Report(report), "030903010100fb30750100000003343239");
+    check(&ToSupervisor::Report(report), "030903036c6162010100fb307501000000010003343239");
 }
 
 #[test]
@@ -123,21 +125,13 @@ fn a_probe() {
         &ProbeRequest { grant, kind, deadline_ms: 30_000 },
         "0903036c6162036c6162010175016d01016bfb1027fce0930400fb60eafbe8036400000110fb2c01fb3075",
     );
-    let report = Report {
-        lease: 9,
-        generation: 3,
-        class: AnswerClass::Success,
-        wait: None,
-        limits_seen: LimitsSeen::default(),
-        usage: None,
-        signature: String::new(),
-    };
+    let report = Report { lease: 9, generation: 3, class: AnswerClass::Success, ..Report::default() };
     let observations = vec![
         Observation { request: 1, seen: Seen::Answered { status: 200, content_type: "t".to_owned() } },
         Observation { request: 1, seen: Seen::Failed { why: "w".to_owned() } },
     ];
     check(
         &ProbeAnswer { report, detail: "d".to_owned(), tools: Some(false), observations },
-        "090300000000000001640100020103c80174010d0177",
+        "0903000000000000000001640100020103c80174010d0177",
     );
 }

@@ -6,8 +6,11 @@
 
 mod attempt;
 mod batch;
+mod capability;
 mod lease;
 mod pause;
+mod probe;
+pub mod providers;
 mod request;
 mod routes;
 mod submit;
@@ -21,20 +24,24 @@ use std::time::Instant;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 use ukai_notifier::{Alert, Notifier};
-use ukai_protocol::control::{BatchRow, JobResult, JobRow, NewJob, Selection, ServerStatus, ToBatch};
+use ukai_protocol::control::{BatchRow, JobResult, JobRow, NewJob, ProviderRow, Selection, ServerStatus, ToBatch};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::CauseKind;
 use ukai_protocol::lease::{Ask, Report};
+use ukai_protocol::probe::ProbeAnswer;
 use ukai_protocol::session::Hello;
 
 use crate::batch::Batches;
+use crate::examine::{Examination, Examined};
 use crate::pool::actor::{Over, Pool};
 use crate::pool::link::Incoming;
+use crate::probe::ProbeError;
 use crate::queue::Queue;
 use crate::restart::Storm;
 use crate::route::router::Router;
 use crate::store::batch_file::BatchFile;
-use crate::store::routes::NotBefore;
+use crate::store::capabilities::Capabilities;
+use crate::store::routes::Found;
 use crate::store::{Appended, Recovered, StoreError};
 use crate::table::Job;
 
@@ -57,8 +64,12 @@ pub type Answer<T> = oneshot::Sender<Result<T, Refusal>>;
 #[derive(Debug)]
 pub enum LeaseWord {
     Ask(Ask),
-    Withdraw { call: u64 },
+    Withdraw {
+        call: u64,
+    },
     Report(Report),
+    /// It came back from an earlier supervisor, and has said what it was told meanwhile.
+    Returned,
 }
 
 pub enum Msg {
@@ -102,6 +113,23 @@ pub enum Msg {
     Status {
         answer: Answer<ServerStatus>,
     },
+    Providers {
+        answer: Answer<Vec<ProviderRow>>,
+    },
+    Why {
+        job: String,
+        answer: Answer<(JobId, Vec<String>)>,
+    },
+    ResetProviders {
+        ids: Vec<String>,
+        forget_wait: bool,
+        answer: Answer<Vec<ProviderRow>>,
+    },
+    ProbeProviders {
+        ids: Vec<String>,
+        refresh: bool,
+        answer: Answer<Examined>,
+    },
 
     // From the store.
     /// Records of a job are durable: the fold of its log.
@@ -117,7 +145,19 @@ pub enum Msg {
         result: Result<(), StoreError>,
     },
 
-    RoutesSaved(io::Result<()>),
+    RoutesSaved {
+        revision: u64,
+        result: io::Result<()>,
+    },
+    CapabilitiesSaved(io::Result<()>),
+    Examined {
+        examined: Vec<Examination>,
+        answer: Answer<Examined>,
+    },
+    Probed {
+        lease: u64,
+        result: Result<Box<ProbeAnswer>, ProbeError>,
+    },
     /// A batch's file was written, or not.
     BatchSaved {
         occasion: Occasion,
@@ -164,8 +204,9 @@ pub struct Arguments {
     /// In the order of submission.
     pub recovered: Vec<Recovered>,
     pub batches: Vec<BatchFile>,
-    /// What providers asked an earlier supervisor to wait for.
-    pub not_before: Vec<NotBefore>,
+    /// What an earlier supervisor knew of the provider accounts.
+    pub routes: Found,
+    pub capabilities: Capabilities,
     /// Filled with this actor before anything can be recorded.
     pub address: Arc<OnceLock<ActorRef<Msg>>>,
 }
@@ -179,6 +220,7 @@ pub struct State {
     queue: Queue,
     router: Router,
     routes: routes::Routes,
+    capabilities: capability::Known,
     storm: Storm,
     batches: Batches,
     batch_files: batch::Files,
@@ -204,11 +246,12 @@ impl Actor for Supervisor {
     type Arguments = Arguments;
 
     async fn pre_start(&self, myself: ActorRef<Msg>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
-        let Arguments { pool, notifier, recovered, batches, not_before, address } = arguments;
+        let Arguments { pool, notifier, recovered, batches, routes, capabilities, address } = arguments;
         if address.set(myself.clone()).is_err() {
             return Err("the address of the supervisor is taken".into());
         }
         let settings = pool.settings.clone();
+        let now = Instant::now();
         Ok({
             let mut state = State {
                 myself,
@@ -216,8 +259,9 @@ impl Actor for Supervisor {
                 jobs: BTreeMap::new(),
                 orders: 0,
                 queue: Queue::new(settings.max_workers),
-                router: Router::new(settings.providers.clone(), settings.max_workers),
+                router: Router::new(settings.providers.clone(), settings.max_workers, settings.park, now),
                 routes: routes::Routes::default(),
+                capabilities: capability::Known::new(capabilities),
                 storm: Storm::default(),
                 batches: Batches::default(),
                 batch_files: batch::Files::default(),
@@ -234,8 +278,9 @@ impl Actor for Supervisor {
                 alarm: None,
                 pool,
             };
-            state.recall_waits(&not_before, Instant::now());
-            state.take_over(batches, recovered);
+            state.recall_routes(routes, now);
+            state.recall_capabilities();
+            state.take_over(batches, recovered, now);
             state
         })
     }
@@ -263,10 +308,19 @@ impl Actor for Supervisor {
                 let _ = answer.send(resolved.map(|ids| ids.map(|(seq, id)| (id, seq)).collect()));
             }
             Msg::Status { answer } => state.status(answer),
+            Msg::Providers { answer } => {
+                let _ = answer.send(Ok(providers::rows(&state.router, now)));
+            }
+            Msg::Why { job, answer } => state.why(&job, answer, now),
+            Msg::ResetProviders { ids, forget_wait, answer } => state.reset_providers(&ids, forget_wait, answer, now),
+            Msg::ProbeProviders { ids, refresh, answer } => state.probe_providers(&ids, refresh, answer, now),
+            Msg::CapabilitiesSaved(result) => state.capabilities_saved(result),
+            Msg::Examined { examined, answer } => state.examined(examined, answer, now),
             Msg::Recorded(appended) => state.recorded(&appended),
             Msg::Created { submission, place, result } => state.created(submission, place, result),
             Msg::Wrote { job, what, result } => state.wrote(&job, what, result, now),
-            Msg::RoutesSaved(result) => state.routes_saved(result),
+            Msg::RoutesSaved { revision, result } => state.routes_saved(revision, result),
+            Msg::Probed { lease, result } => state.probed(lease, result, now),
             Msg::BatchSaved { occasion, result } => state.batch_saved(occasion, result),
             Msg::Hello { hello, incoming } => state.hello(hello, incoming),
             Msg::Lease { job, attempt, word } => state.lease(&job, attempt, word, now),
@@ -313,10 +367,17 @@ impl State {
     fn settle(&mut self, now: Instant) {
         self.start_jobs(now);
         self.save_routes(now);
-        self.tell_leases();
+        if self.may_lease(now) {
+            self.router.place(now);
+            self.save_routes(now);
+            self.tell_leases();
+            self.send_probes();
+        }
+        self.tell_breakers(now);
+        self.save_capabilities();
         self.answer_drains();
         self.answer_idlers(now);
-        self.set_alarm();
+        self.set_alarm(now);
     }
 
     fn wake(&mut self, now: Instant) {
@@ -326,9 +387,9 @@ impl State {
         self.end_backoffs(now);
     }
 
-    fn set_alarm(&mut self) {
+    fn set_alarm(&mut self, now: Instant) {
         let backoff = self.backoffs.first().map(|(until, _)| *until);
-        let next = [self.storm.poll_timeout(), self.router.poll_timeout(), self.opening, backoff];
+        let next = [self.storm.poll_timeout(), self.routes_timeout(now), self.opening, backoff];
         let next = next.into_iter().flatten().min();
         if next == self.alarm.as_ref().map(|(at, _)| *at) {
             return;

@@ -38,6 +38,8 @@ pub struct Config {
     /// None: nothing was found, these are the defaults.
     pub file: Option<PathBuf>,
     pub max_workers: u32,
+    /// Where every candidate is OPEN: wait without a worker instead of ending.
+    pub park: bool,
     /// As configured, in order; empty = the presets whose key is set.
     pub providers: Vec<Provider>,
     pub limits: LimitSet,
@@ -99,6 +101,7 @@ impl Default for Config {
         Config {
             file: None,
             max_workers: MAX_WORKERS_DEFAULT,
+            park: false,
             providers: Vec::new(),
             limits: LimitSet::default(),
             disabled_tools: Vec::new(),
@@ -131,7 +134,7 @@ impl Config {
             }
             config.max_workers = *value.get_ref();
         }
-        check_when_all_open(source, read.when_all_open)?;
+        config.park = parks(source, read.when_all_open)?;
         if let Some(table) = read.supervision {
             config.supervision = supervision(source, &table)?;
         }
@@ -172,13 +175,14 @@ fn keys(table: &toml::Table) -> BTreeSet<String> {
     table.iter().flat_map(|(key, value)| below(key, value)).collect()
 }
 
-fn check_when_all_open(source: Source<'_>, value: Option<Spanned<String>>) -> Result<(), Fault> {
-    let Some(value) = value else { return Ok(()) };
-    let fault = |why: &str| Err(source.fault(value.span().start, "when_all_open", why, "write \"abort\""));
-    match value.get_ref().as_str() {
-        "abort" => Ok(()),
-        "park" => fault("\"park\" is not in this version"),
-        _ => fault("it is neither \"abort\" nor \"park\""),
+fn parks(source: Source<'_>, value: Option<Spanned<String>>) -> Result<bool, Fault> {
+    match value.as_ref().map(|value| value.get_ref().as_str()) {
+        None | Some("abort") => Ok(false),
+        Some("park") => Ok(true),
+        Some(_) => {
+            let at = value.map_or(0, |value| value.span().start);
+            Err(source.fault(at, "when_all_open", "it is neither \"abort\" nor \"park\"", "write one of them"))
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use ukai_protocol::id::JobId;
 use ukai_protocol::job::CauseKind;
 
 use crate::actor::{Answer, Msg, QUEUED_MAX, Refusal, Submitted, Unpaused};
+use crate::examine::Examined;
 use crate::listener::LISTENERS_MAX;
 use crate::publish::{Listener, Publisher, Told, Wanted};
 use crate::store::message::BACKLOG_RECORDS_MAX;
@@ -72,6 +73,20 @@ pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Res
             Request::Status => {
                 doors.ask(|answer| Msg::Status { answer }).await.map(|status| Response::Status(Box::new(status)))
             }
+            Request::Providers => {
+                doors.ask(|answer| Msg::Providers { answer }).await.map(|rows| Response::Providers { rows })
+            }
+            Request::Why { job } => {
+                doors.ask(|answer| Msg::Why { job, answer }).await.map(|(job, lines)| Response::Why { job, lines })
+            }
+            Request::ResetProviders { ids, forget_wait } => doors
+                .ask(|answer| Msg::ResetProviders { ids, forget_wait, answer })
+                .await
+                .map(|rows| Response::Providers { rows }),
+            Request::ProbeProviders { ids, refresh } => doors
+                .ask(|answer| Msg::ProbeProviders { ids, refresh, answer })
+                .await
+                .map(|Examined { rows, evidence }| Response::Probed { rows, evidence }),
             Request::Subscribe { filter, seen } => match doors.subscribe(filter, seen).await {
                 Ok(subscription) => return subscription.tell(doors, reader, writer).await,
                 Err(refusal) => Err(refusal),

@@ -28,9 +28,10 @@ use crate::pool::spawn;
 use crate::publish::Publisher;
 use crate::settings::Settings;
 use crate::store::batch_file::{self, BatchFile};
+use crate::store::capabilities::{self, Capabilities};
 use crate::store::lock::LockError;
 use crate::store::paths::PathError;
-use crate::store::routes::{self, NotBefore, RoutesError};
+use crate::store::routes::{self, Found};
 use crate::store::{self, Appended, Lock, Recovered, Reply, StateDir, StoreError, StoreMessage};
 
 /// Between two looks for orphans that came to us while nothing else made us look.
@@ -44,8 +45,6 @@ pub enum StartError {
     Paths(#[from] PathError),
     #[error("reading the runs of the state directory: {0}")]
     Recovery(#[from] StoreError),
-    #[error(transparent)]
-    Routes(#[from] RoutesError),
     #[error("becoming the subreaper of what workers leave behind: {0}; without it orphans could escape")]
     Subreaper(io::Error),
     #[error("listening at {}: {error}; remove what stands there, or set XDG_RUNTIME_DIR to a folder of your own", path.display())]
@@ -76,7 +75,7 @@ pub async fn host(settings: Settings) -> Result<Host, StartError> {
 /// With another way of starting workers.
 pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, StartError> {
     let state = StateDir::new(&settings.state_dir);
-    let Held { lock, recovered, batches, not_before } = tokio::task::spawn_blocking({
+    let Held { lock, recovered, batches, routes, capabilities } = tokio::task::spawn_blocking({
         let state = state.clone();
         move || take_hold(&state)
     })
@@ -102,7 +101,8 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     let (store, _) = store::start(state, published, None).await?;
     let notifier = Notifier::start().await?;
     let pool = Pool { settings: Arc::new(settings), store: store.clone(), publisher: publisher.clone(), family, start };
-    let arguments = Arguments { pool, notifier: notifier.clone(), recovered, batches, not_before, address };
+    let notifier_of = notifier.clone();
+    let arguments = Arguments { pool, notifier: notifier_of, recovered, batches, routes, capabilities, address };
     let (supervisor, supervising) = Supervisor::spawn(None, Supervisor, arguments).await?;
     store.link(supervisor.get_cell());
 
@@ -126,19 +126,21 @@ struct Held {
     /// In the order of submission.
     recovered: Vec<Recovered>,
     batches: Vec<BatchFile>,
-    not_before: Vec<NotBefore>,
+    routes: Found,
+    capabilities: Capabilities,
 }
 
 fn take_hold(state: &StateDir) -> Result<Held, StartError> {
     let lock = Lock::take(state)?;
     state.create()?;
-    let not_before = routes::load(&state.routes())?;
+    let routes = routes::recover(state)?;
+    let capabilities = capabilities::load(state)?;
     let batches = batch_file::recover_all(state)?;
     let mut recovered = store::recover_all(state)?;
     // Ids are random; `job.json` is written once, at submission.
     recovered.sort_by_cached_key(|run| submitted_at(&state.run(&run.id).spec()));
     batch::in_line_order(&mut recovered, |run| run.progress.batch.as_ref());
-    Ok(Held { lock, recovered, batches, not_before })
+    Ok(Held { lock, recovered, batches, routes, capabilities })
 }
 
 /// A service, cron and a terminal have different runtime directories or none: without the note they would not find the

@@ -21,6 +21,7 @@ pub mod route;
 
 // Done here.
 pub mod actor;
+pub mod examine;
 mod fault;
 pub mod pool;
 pub mod probe;

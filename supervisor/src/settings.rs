@@ -6,6 +6,8 @@ use std::time::Duration;
 use ukai_protocol::lease::{Prices, Timeouts, Wire};
 use ukai_protocol::secret::Secret;
 
+use crate::route::account::Rates;
+
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Absolute. Held by one supervisor at a time.
@@ -23,6 +25,8 @@ pub struct Settings {
     pub orphan_grace: Duration,
     /// In the order of the configuration.
     pub providers: Vec<Provider>,
+    /// Where every candidate is OPEN, a job gives its worker back and goes on by itself, instead of ending.
+    pub park: bool,
     pub worker_program: PathBuf,
 }
 
@@ -45,4 +49,5 @@ pub struct Provider {
     pub max_concurrency: Option<usize>,
     /// None = not known, which counts as capable.
     pub supports_tools: Option<bool>,
+    pub rates: Rates,
 }

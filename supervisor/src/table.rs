@@ -29,6 +29,8 @@ pub struct Job {
     pub pause_under_way: Option<u64>,
     /// A person wants it to end; it ends as soon as no process of it is left.
     pub cancel: Option<CauseKind>,
+    /// Its worker was told to go, since nobody can be asked for long; it goes on by itself.
+    pub parked: bool,
     /// The job actor of the attempt under way.
     pub worker: Option<ActorRef<WorkerMsg>>,
     /// Lists are in the order of submission.
@@ -40,7 +42,18 @@ impl Job {
     pub fn new(spec: Option<Arc<JobSpec>>, progress: Progress, life: Life, order: u64) -> Self {
         let paused = progress.paused;
         let restarts = Restarts::default();
-        Job { spec, progress, life, restarts, paused, pause_under_way: None, cancel: None, worker: None, order }
+        Job {
+            spec,
+            progress,
+            life,
+            restarts,
+            paused,
+            pause_under_way: None,
+            cancel: None,
+            parked: false,
+            worker: None,
+            order,
+        }
     }
 
     pub fn step(&mut self, step: Step) -> Result<(), IllegalTransition> {

@@ -15,7 +15,7 @@ use ukai_protocol::event::{Event, ProcessMark, Why};
 use ukai_protocol::frame::Role;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{CauseKind, ContextStrategy, JobSpec, JobStatus, Limits, Mode, Outcome};
-use ukai_protocol::lease::{Answer, AnswerClass, Ask, Grant, LimitsSeen, Report, Timeouts, Wire};
+use ukai_protocol::lease::{Answer, AnswerClass, Ask, Grant, Report, Timeouts, Wire};
 use ukai_protocol::message::{Stop, Usage};
 use ukai_protocol::policy::Policy;
 use ukai_protocol::process;
@@ -26,6 +26,7 @@ use ukai_protocol::{codec, disk};
 use ukai_supervisor::host::{Host, host_with};
 use ukai_supervisor::pool::reaper::Family;
 use ukai_supervisor::pool::spawn::token_hash;
+use ukai_supervisor::route::account::Rates;
 use ukai_supervisor::settings::{Provider, Settings};
 use ukai_supervisor::store::{self, Numbered, Reply, StateDir, StoreMessage};
 
@@ -73,7 +74,9 @@ fn settings(folder: &std::path::Path) -> Settings {
             timeouts: Timeouts::default(),
             max_concurrency: Some(1),
             supports_tools: None,
+            rates: Rates::default(),
         }],
+        park: false,
         worker_program: PathBuf::from("/bin/sh"),
     }
 }
@@ -352,8 +355,7 @@ impl Worker {
 
     async fn report(&mut self, grant: &Grant) {
         let (lease, generation, class) = (grant.lease, grant.generation, AnswerClass::Success);
-        let (limits_seen, signature) = (LimitsSeen::default(), String::new());
-        let report = Report { lease, generation, class, wait: None, limits_seen, usage: None, signature };
+        let report = Report { lease, generation, class, ..Report::default() };
         self.send(ToSupervisor::Report(report)).await;
     }
 

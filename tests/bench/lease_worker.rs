@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ukai_protocol::connection::{self, Reader, Writer};
 use ukai_protocol::frame::Role;
-use ukai_protocol::lease::{Answer, AnswerClass, Ask, LimitsSeen, Report};
+use ukai_protocol::lease::{Answer, AnswerClass, Ask, Report};
 use ukai_protocol::message::Usage;
 use ukai_protocol::secret::Secret;
 use ukai_protocol::session::{Hello, ToSupervisor, ToWorker, Welcome};
@@ -114,10 +114,8 @@ impl Link {
             lease: grant.lease,
             generation: grant.generation,
             class: AnswerClass::Success,
-            wait: None,
-            limits_seen: LimitsSeen::default(),
             usage: Some(Usage { input: 100, output: 10, ..Usage::default() }),
-            signature: String::new(),
+            ..Report::default()
         };
         self.writer.send(&ToSupervisor::Report(report)).await.ok()?;
         Some(time)

@@ -112,6 +112,7 @@ fn one_failure_is_not_told_by_the_log_as_well() {
     for noise in ["ukai::alert", "Actor{", "did not answer", "lab: lab"] {
         assert!(!stderr.contains(noise), "{noise}: {stderr}");
     }
+    assert!(home.ukai(&["providers", "reset", "lab"]).status.success());
     let told = home.command(&["run", "x"]).env("UKAI_LOG", "warn").output().expect("ukai runs");
     let stderr = String::from_utf8_lossy(&told.stderr);
     assert!(stderr.contains("ukai::alert"), "UKAI_LOG holds: {stderr}");
@@ -199,7 +200,7 @@ fault = { status = 401 }
         ("prompt", "clean up"),
         ("model", "lab-2"),
         ("reason", "no provider could be asked (breaker_open, all_open)"),
-        ("detail", "lab: it closed the account"),
+        ("detail", "lab: OPEN until a person says `ukai providers reset lab`"),
         ("denied", "Bash rm -rf build: "),
     ] {
         let told = shown.lines().any(|line| line.starts_with(key) && line.contains(value));
@@ -220,10 +221,10 @@ fn help_tells_its_own_options_first_and_what_the_exit_code_means() {
 }
 
 #[test]
-fn doctor_offers_no_key_of_no_use_and_is_not_as_wide_as_its_longest_value() {
+fn doctor_offers_every_key_and_is_not_as_wide_as_its_longest_value() {
     let home = Home::new();
     let report = String::from_utf8(home.ukai(&["doctor"]).stdout).expect("text");
-    assert!(report.contains("OPENAI_API_KEY") && !report.contains("GEMINI_API_KEY"), "{report}");
+    assert!(report.contains("OPENAI_API_KEY") && report.contains("GEMINI_API_KEY"), "{report}");
     let line = report.lines().find(|line| line.contains("limits.steps")).expect("a limit");
     assert!(line.chars().count() < 80, "{report}");
 }

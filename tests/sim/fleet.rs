@@ -15,6 +15,7 @@ use ukai_protocol::lease::{Answer, AnswerClass, Grant, LimitsSeen, Timeouts, Wai
 use ukai_protocol::message::Usage;
 use ukai_protocol::policy::{Judgement, Source};
 use ukai_protocol::run_state::RunState;
+use ukai_supervisor::route::account::Rates;
 use ukai_supervisor::route::fit::Wants;
 use ukai_supervisor::route::router::Router;
 use ukai_supervisor::settings::Provider;
@@ -133,6 +134,7 @@ fn provider(name: &str) -> Provider {
         timeouts: Timeouts::default(),
         max_concurrency: Some(CONCURRENCY),
         supports_tools: None,
+        rates: Rates::default(),
     }
 }
 
@@ -146,7 +148,7 @@ impl Fleet {
             began: now,
             order: 0,
             due: BinaryHeap::new(),
-            router: Router::new(PROVIDERS.map(provider).into(), usize::from(JOBS)),
+            router: Router::new(PROVIDERS.map(provider).into(), usize::from(JOBS), false, now),
             router_wake_at: None,
             workers: BTreeMap::new(),
             providers: PROVIDERS.map(|name| (name.to_owned(), Reference::default())).into(),
@@ -293,6 +295,7 @@ impl Fleet {
 
     /// The router's words go to the workers they are for.
     fn hand_out(&mut self) {
+        self.router.place(self.now);
         while let Some(told) = self.router.poll_event() {
             let job = (0..JOBS).find(|job| id(*job) == told.job).expect("it is one of ours");
             self.later(job, 0..1, Coming::Told(told.call, told.answer));

@@ -15,7 +15,7 @@ use ukai_protocol::connection::{self, LinkError, Reader, Writer};
 use ukai_protocol::event::Event;
 use ukai_protocol::frame::Role;
 use ukai_protocol::id::JobId;
-use ukai_protocol::lease::{Answer, Ask};
+use ukai_protocol::lease::{Answer, Ask, Report, Wait};
 use ukai_protocol::run_state::RunState;
 use ukai_protocol::secret::Secret;
 use ukai_protocol::session::{Hello, ToSupervisor, ToWorker, Welcome};
@@ -62,6 +62,8 @@ pub struct Session {
     unacked: VecDeque<(u64, Vec<Event>)>,
     /// An ask whose last word has not come.
     open_ask: Option<Ask>,
+    /// The last report in which a provider named a wait, and when it was made: who takes over may not know it.
+    named: Option<(Report, Instant)>,
 }
 
 /// Says hello and receives the job with its state.
@@ -80,6 +82,7 @@ pub async fn begin(identity: Identity) -> Result<(Session, Outbox, Welcome, RunS
         orphan_grace: Duration::from_millis(welcome.orphan_grace_ms),
         unacked: VecDeque::new(),
         open_ask: None,
+        named: None,
     };
     Ok((session, outbox, welcome, state))
 }
@@ -216,6 +219,9 @@ impl Session {
             ToSupervisor::Record { n, events, .. } => self.unacked.push_back((*n, events.clone())),
             ToSupervisor::Ask(ask) => self.open_ask = Some(ask.clone()),
             ToSupervisor::Withdraw { .. } => self.open_ask = None,
+            ToSupervisor::Report(report) if report.wait.is_some() => {
+                self.named = Some((report.clone(), Instant::now()));
+            }
             _ => {}
         }
     }
@@ -253,10 +259,27 @@ impl Session {
             let attempt = self.identity.attempt;
             writer.send(&ToSupervisor::Record { attempt, n: *n, events: events.clone() }).await?;
         }
+        if let Some(report) = self.named.as_ref().and_then(|(report, at)| still_waits(report, at.elapsed())) {
+            writer.send(&ToSupervisor::Report(report)).await?;
+        }
+        writer.send(&ToSupervisor::Returned).await?;
         if let Some(ask) = &self.open_ask {
             writer.send(&ToSupervisor::Ask(ask.clone())).await?;
         }
         (self.reader, self.writer) = (reader, writer);
         Ok(welcome)
     }
+}
+
+/// What is left of a named wait, if anything.
+fn still_waits(report: &Report, elapsed: Duration) -> Option<Report> {
+    let wait = match report.wait? {
+        Wait::For(ms) => {
+            // Rounded in favour of the provider.
+            let left = ms.saturating_sub(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
+            Wait::For(Some(left).filter(|left| *left > 0)?)
+        }
+        Wait::UntilReset => Wait::UntilReset,
+    };
+    Some(Report { wait: Some(wait), ..report.clone() })
 }

@@ -15,6 +15,7 @@ use crate::fault;
 use crate::job::{Life, Step};
 use crate::pool::actor::{Arguments, Begin, JobActor, Over, Stop};
 use crate::restart::{Death, Exit, FRUITLESS_STARTS_MAX, Verdict};
+use crate::route::fit::Wants;
 use crate::route::router::Opening;
 use crate::store::{Appended, Reply, StoreError, StoreMessage};
 
@@ -41,19 +42,21 @@ impl State {
         if self.draining || !self.storm.may_start(now) {
             return;
         }
-        let opening = std::cell::Cell::new(None::<Instant>);
+        // Jobs of a batch want the same: each want is looked at once.
+        let held_up = std::cell::RefCell::new(Vec::<(Wants, Opening)>::new());
         loop {
             let (jobs, router) = (&self.jobs, &self.router);
             let taken = self.queue.take(|id| {
                 let Some(job) = jobs.get(id) else { return true };
-                match router.opens_at(&job.wants(), now) {
-                    Opening::Now => true,
-                    Opening::At(at) => {
-                        opening.set(Some(opening.get().map_or(at, |earlier| earlier.min(at))));
-                        false
-                    }
-                    Opening::Never => false,
+                let wants = job.wants();
+                if held_up.borrow().iter().any(|(known, _)| *known == wants) {
+                    return false;
                 }
+                let opening = router.opens_at(&wants, now);
+                if opening != Opening::Now {
+                    held_up.borrow_mut().push((wants, opening));
+                }
+                opening == Opening::Now
             });
             let Some(id) = taken else { break };
             let Some(job) = self.jobs.get_mut(&id) else {
@@ -68,12 +71,19 @@ impl State {
             }
             self.begin(&id, attempt, Begin::Spawn);
         }
-        self.opening = opening.get();
+        for (wants, opening) in held_up.into_inner() {
+            // Whoever is held up wants to know whether a breaker may close.
+            self.router.wish(&wants, now);
+            if let Opening::At(at) = opening {
+                self.opening = Some(self.opening.map_or(at, |earlier| earlier.min(at))).filter(|at| *at > now);
+            }
+        }
     }
 
     pub(super) fn begin(&mut self, id: &JobId, attempt: u32, begin: Begin) {
         let Some(job) = self.jobs.get_mut(id) else { return };
         let Some(spec) = job.spec.clone() else { return };
+        job.parked = false;
         let arguments = Arguments {
             pool: self.pool.clone(),
             supervisor: self.myself.clone(),
@@ -154,9 +164,10 @@ impl State {
             (Some(Stop::Cancel(kind)), None) => self.close_cancelled(&id, *kind),
             (Some(Stop::Failed(cause)), None) => self.close(&id, Outcome::Ended(cause.clone())),
             _ => {
-                let (attempt, how, stopped) = (over.attempt, how(&over), over.paused);
+                let parked = job.parked;
+                let (attempt, how, stopped) = (over.attempt, how(&over, parked), over.paused || parked);
                 if stopped {
-                    tracing::info!(job = %id, attempt, "a worker has stopped for a pause");
+                    tracing::info!(job = %id, attempt, how, "a worker has stopped");
                 } else {
                     tracing::warn!(job = %id, attempt, how, "a worker died");
                 }
@@ -228,7 +239,7 @@ impl State {
             Some(Stop::Drain) => Step::Park,
             _ if draining => Step::Park,
             Some(Stop::Orphan) => Step::Requeue,
-            _ if over.paused => Step::Requeue,
+            _ if over.paused || job.parked => Step::Requeue,
             _ if over.exit == Exit::Unknown && over.stop.is_none() => Step::Requeue,
             _ => {
                 let fruitless_starts = job.progress.fruitless_starts;
@@ -302,8 +313,9 @@ impl State {
 }
 
 /// In the words of the log.
-fn how(over: &Over) -> String {
+fn how(over: &Over, parked: bool) -> String {
     match &over.stop {
+        None if parked => "parked: no provider may be asked for long".to_owned(),
         Some(Stop::Hung(why)) => format!("hung ({why}), and ended: {}", over.exit),
         Some(Stop::Drain) => "the supervisor was stopped".to_owned(),
         Some(Stop::Orphan) => "supervisor was gone".to_owned(),

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use ukai_protocol::id::JobId;
+use ukai_protocol::lease::Answer;
 use ukai_protocol::session::Hello;
 
 use super::{LeaseWord, State};
@@ -24,10 +25,10 @@ impl State {
 
     pub(super) fn lease(&mut self, job: &JobId, attempt: u32, word: LeaseWord, now: Instant) {
         let Some(known) = self.jobs.get(job).filter(|known| known.life == Life::Attempt { attempt }) else { return };
-        if self.draining || known.cancel.is_some() {
-            return;
-        }
+        // Who is being stopped asks for nothing any more; what it was told still counts.
+        let stopping = self.draining || known.cancel.is_some();
         match word {
+            LeaseWord::Ask(_) if stopping => {}
             LeaseWord::Ask(mut ask) => {
                 // The queue's word, not the worker's.
                 ask.priority = known.progress.priority;
@@ -36,6 +37,7 @@ impl State {
             }
             LeaseWord::Withdraw { call } => self.router.withdraw(job, call, now),
             LeaseWord::Report(report) => self.router.report(job, &report, now, rand::random()),
+            LeaseWord::Returned => self.returned(job),
         }
     }
 
@@ -48,7 +50,9 @@ impl State {
 
     pub(super) fn tell_leases(&mut self) {
         while let Some(told) = self.router.poll_event() {
-            let worker = self.jobs.get(&told.job).and_then(|job| job.worker.as_ref());
+            let Some(job) = self.jobs.get_mut(&told.job) else { continue };
+            job.parked |= told.answer == Answer::Park;
+            let worker = job.worker.as_ref();
             let answer = WorkerMsg::Answer { call: told.call, answer: told.answer };
             if worker.is_none_or(|worker| worker.cast(answer).is_err()) {
                 // Its end is on the way to us, and gives back what it held.

@@ -53,10 +53,13 @@ impl State {
     }
 
     pub(super) fn show(&self, job: &str, answer: Answer<(JobRow, JobResult)>, now: Instant) {
-        let shown = naming::job_meant(table::names(&self.jobs), self.batches.names(), job)
-            .map_err(|why| usage(why.to_string()))
-            .map(|id| (self.row(id, &self.jobs[id], now), self.jobs[id].result()));
+        let shown = self.job_meant(job).map(|id| (self.row(&id, &self.jobs[&id], now), self.jobs[&id].result()));
         let _ = answer.send(shown);
+    }
+
+    pub(super) fn job_meant(&self, job: &str) -> Result<JobId, Refusal> {
+        let meant = naming::job_meant(table::names(&self.jobs), self.batches.names(), job);
+        meant.cloned().map_err(|why| usage(why.to_string()))
     }
 
     pub(super) fn row(&self, id: &JobId, job: &Job, now: Instant) -> JobRow {
@@ -73,7 +76,13 @@ impl State {
             Opening::At(at) => {
                 format!("no provider may be asked for another {} s", at.saturating_duration_since(now).as_secs())
             }
-            Opening::Never => "its providers are closed: mend the account and restart the server".to_owned(),
+            Opening::Never => match self.router.is_shut() {
+                Some(cause) => cause.detail.clone(),
+                None => {
+                    let closed = self.router.closed(&job.wants()).join(" ");
+                    format!("its providers are closed: mend the account, then type: ukai providers reset {closed}")
+                }
+            },
         }
     }
 
@@ -197,6 +206,7 @@ impl State {
         if std::mem::replace(&mut self.draining, true) {
             return;
         }
+        self.save_routes_at_the_end();
         for (id, job) in &mut self.jobs {
             match (job.life, &job.worker) {
                 (Life::Attempt { .. }, Some(worker)) => {
@@ -224,7 +234,11 @@ impl State {
     /// A process, or a record about one, is under way.
     pub(super) fn is_busy(&self) -> bool {
         let busy = |job: &Job| matches!(job.life, Life::Attempt { .. } | Life::Interrupting { .. } | Life::Closing);
-        let records = !self.submissions.is_empty() || !self.lists.is_empty() || !self.pauses.is_empty();
+        let records = !self.submissions.is_empty()
+            || !self.lists.is_empty()
+            || !self.pauses.is_empty()
+            || self.is_saving_routes()
+            || self.is_saving_capabilities();
         records || self.queue.running() > 0 || self.jobs.values().any(busy)
     }
 

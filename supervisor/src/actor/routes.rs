@@ -1,64 +1,150 @@
-//! What providers asked us to wait for, kept on disk: the next supervisor waits too.
+//! What is known of the provider accounts, kept on disk: the next supervisor knows it too.
 //!
-//! The router already holds everyone back while the file is written, so nothing waits for the disk here; a wait is at
-//! least a second, and the file is there in milliseconds.
+//! Whatever a provider named, and every move of a breaker, is on disk before anybody is given another lease (spec §5):
+//! between the two the router only notes what happens. A write that fails holds nobody up for ever; what it was to keep
+//! binds this supervisor all the same.
 
+use std::collections::BTreeSet;
 use std::io;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+
+use ukai_notifier::Alert;
+use ukai_protocol::id::JobId;
+use ukai_protocol::job::{Cause, CauseKind};
 
 use super::{Msg, State};
+use crate::route::breaker::{Standing, Until};
+use crate::route::decision;
 use crate::store::StateDir;
-use crate::store::routes::{self, NotBefore};
+use crate::store::routes::{self, Found, Remembered};
+
+/// Workers that outlived the last supervisor knock within [50 ms](ukai_protocol::session); what they were told meanwhile
+/// must be known before the first lease. One that does not come within this is not waited for.
+const RETURN_GRACE: Duration = Duration::from_secs(1);
 
 /// One writer at a time, so that an older state never replaces a newer one.
 #[derive(Default)]
 pub struct Routes {
-    /// What is on disk, or on its way: account and instant.
-    saved: Vec<(String, Instant)>,
+    /// The router's revision that is on disk, or that could not be put there.
+    saved: u64,
     saving: bool,
+    /// What is in the buckets goes to disk once more, at the end.
+    last: bool,
+    /// Each breaker as it was last told of, by account.
+    told: Vec<Standing>,
+    /// Workers of the last supervisor that have not said yet what providers told them meanwhile.
+    returning: BTreeSet<JobId>,
+    returned_by: Option<Instant>,
 }
 
 impl State {
-    pub(super) fn recall_waits(&mut self, not_before: &[NotBefore], now: Instant) {
+    pub(super) fn recall_routes(&mut self, found: Found, now: Instant) {
         let clock = SystemTime::now();
-        for named in not_before {
-            if let Some(left) = named.left(clock) {
-                let (account, left_s) = (&named.account, left.as_secs_f64());
-                tracing::info!(account, left_s, "it asked an earlier supervisor to wait");
-                self.router.recall(account, left, named.wait(), now);
+        match found {
+            Found::Known(accounts) => {
+                for kept in accounts {
+                    self.router.recall(&kept.account, kept.memory(now, clock), now);
+                }
+            }
+            Found::Quarantined { why } => {
+                let why = format!(
+                    "{why}; whom not to ask is not known, so nobody is asked: see `ukai quarantine ls`, and when no \
+                     provider has to be waited for, `ukai quarantine clear {}`",
+                    routes::NAME
+                );
+                self.alert(Alert::RoutesQuarantined { why: why.clone() });
+                self.router.shut(Cause::new(CauseKind::Quarantined, why));
             }
         }
-        self.routes.saved = self.waits();
+        self.routes.saved = self.router.revision();
+        self.routes.told = self.router.breakers().map(|(_, standing)| standing).collect();
     }
 
-    fn waits(&self) -> Vec<(String, Instant)> {
-        self.router.named_waits().map(|(account, at, _)| (account.to_owned(), at)).collect()
+    /// The worker of an earlier supervisor may be alive, and have been told something.
+    pub(super) fn await_return(&mut self, job: JobId, now: Instant) {
+        self.routes.returned_by.get_or_insert(now + RETURN_GRACE);
+        self.routes.returning.insert(job);
+    }
+
+    pub(super) fn returned(&mut self, job: &JobId) {
+        self.routes.returning.remove(job);
+    }
+
+    /// Whether leases may be given: all that must be known, here and on disk, is.
+    pub(super) fn may_lease(&self, now: Instant) -> bool {
+        let awaited = !self.routes.returning.is_empty() && self.routes.returned_by.is_some_and(|by| now < by);
+        !awaited && !self.routes.saving && self.routes.saved == self.router.revision()
+    }
+
+    /// When the router has something to do, as far as it may.
+    pub(super) fn routes_timeout(&self, now: Instant) -> Option<Instant> {
+        if self.may_lease(now) { self.router.poll_timeout() } else { self.routes.returned_by.filter(|by| now < *by) }
     }
 
     pub(super) fn save_routes(&mut self, now: Instant) {
-        if self.routes.saving || self.waits() == self.routes.saved {
+        let revision = self.router.revision();
+        if self.routes.saving || (revision == self.routes.saved && !self.routes.last) {
             return;
         }
         self.routes.saving = true;
-        self.routes.saved = self.waits();
+        self.routes.last = false;
         let clock = SystemTime::now();
-        let named = self.router.named_waits().filter(|(_, at, _)| *at > now).map(|(account, at, wait)| {
-            NotBefore::new(account.to_owned(), at.saturating_duration_since(now), wait, clock)
-        });
-        let named: Vec<_> = named.collect();
-        let path = StateDir::new(&self.pool.settings.state_dir).routes();
+        let kept = self.router.memories(now).map(|(account, memory)| Remembered::new(account, &memory, now, clock));
+        let kept: Vec<_> = kept.collect();
+        let state = StateDir::new(&self.pool.settings.state_dir);
         let myself = self.myself.clone();
         tokio::task::spawn_blocking(move || {
+            let result = routes::save(&state, kept);
             // Without its supervisor the answer is for nobody.
-            let _ = myself.cast(Msg::RoutesSaved(routes::save(&path, named)));
+            let _ = myself.cast(Msg::RoutesSaved { revision, result });
         });
     }
 
-    pub(super) fn routes_saved(&mut self, result: io::Result<()>) {
+    pub(super) fn save_routes_at_the_end(&mut self) {
+        self.routes.last = true;
+    }
+
+    pub(super) fn is_saving_routes(&self) -> bool {
+        self.routes.saving || self.routes.last
+    }
+
+    pub(super) fn routes_saved(&mut self, revision: u64, result: io::Result<()>) {
         self.routes.saving = false;
+        self.routes.saved = revision;
         if let Err(error) = result {
-            // It binds this supervisor all the same.
-            tracing::error!(%error, "what a provider asked to wait for could not be written to routes.json");
+            tracing::error!(%error, "what is known of the providers could not be written to routes.json");
+        }
+    }
+
+    /// Who should know of a breaker that moved, does.
+    pub(super) fn tell_breakers(&mut self, now: Instant) {
+        let moved: Vec<_> = self
+            .router
+            .breakers()
+            .zip(&self.routes.told)
+            .filter(|((_, standing), told)| standing != *told)
+            .map(|((account, standing), told)| (account.to_owned(), standing, *told))
+            .collect();
+        if moved.is_empty() {
+            return;
+        }
+        self.routes.told = self.router.breakers().map(|(_, standing)| standing).collect();
+        for (account, standing, before) in moved {
+            match standing {
+                Standing::Open { until, why } => {
+                    let until = match until {
+                        Until::At(at) => Some(at.saturating_duration_since(now)),
+                        Until::Reset => None,
+                    };
+                    // One that stays open for longer than was told is no news.
+                    if !matches!(before, Standing::Open { .. }) {
+                        let why = decision::opened(why).to_owned();
+                        self.alert(Alert::BreakerOpened { account, why, until });
+                    }
+                }
+                Standing::HalfOpen => tracing::info!(account, "its breaker is HALF_OPEN: a probe will tell"),
+                Standing::Closed => self.alert(Alert::BreakerClosed { account }),
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! waits for its worker to come back, or finds it dead and reports that. So there is one judgement of ends, not two.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ukai_notifier::Alert;
 use ukai_protocol::event::ProcessMark;
@@ -20,7 +20,7 @@ use crate::table::Job;
 
 impl State {
     /// In the order of submission.
-    pub(super) fn take_over(&mut self, batches: Vec<BatchFile>, recovered: Vec<Recovered>) {
+    pub(super) fn take_over(&mut self, batches: Vec<BatchFile>, recovered: Vec<Recovered>, now: Instant) {
         for BatchFile { id, name, void, told, .. } in batches {
             self.batches.recall(id, name, void, told);
         }
@@ -61,6 +61,7 @@ impl State {
             match (life, mark) {
                 (Life::Attempt { .. }, Some(mark)) => {
                     // One that is dead already is noticed at once, by the same road.
+                    self.await_return(id.clone(), now);
                     self.queue.hold(id.clone());
                     self.begin(&id, attempt, Begin::Adopt { mark, token_hash, recorded, paused });
                 }

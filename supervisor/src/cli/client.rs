@@ -82,7 +82,10 @@ impl Client {
     pub async fn put(&mut self, request: &Request) -> Result<Response, Failure> {
         self.send(request).await?;
         let deadline = match request {
-            Request::Cancel { .. } | Request::Pause { .. } | Request::Unpause { .. } => DONE_DEADLINE,
+            Request::Cancel { .. }
+            | Request::Pause { .. }
+            | Request::Unpause { .. }
+            | Request::ProbeProviders { .. } => DONE_DEADLINE,
             Request::Submit { .. } => SUBMIT_DEADLINE,
             _ => ANSWER_DEADLINE,
         };

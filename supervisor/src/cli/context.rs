@@ -12,6 +12,7 @@ use ukai_protocol::disk;
 use super::failure::Failure;
 use super::{Global, Output, print};
 use crate::config::load::{self, Loaded, Ready};
+use crate::route::account::Rates;
 use crate::settings::{Provider, Settings};
 use crate::store::paths::{SOCKET_PATH_BYTES_MAX, StateDir, socket_path};
 
@@ -89,6 +90,7 @@ impl Context {
             term_grace: Duration::from_millis(supervision.term_grace_ms),
             orphan_grace: Duration::from_millis(supervision.orphan_grace_ms),
             providers: providers.into_iter().map(provider).collect(),
+            park: config.park,
             worker_program,
         })
     }
@@ -108,6 +110,11 @@ fn provider(Ready { provider, key, .. }: Ready) -> Provider {
         timeouts: provider.timeouts,
         max_concurrency: provider.max_concurrency.map(|count| count as usize),
         supports_tools: None,
+        rates: Rates {
+            requests_per_minute: provider.requests_per_minute.unwrap_or_default(),
+            burst: provider.burst.unwrap_or_default(),
+            tokens_per_minute: provider.tokens_per_minute.unwrap_or_default(),
+        },
     }
 }
 

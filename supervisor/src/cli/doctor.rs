@@ -58,7 +58,7 @@ fn configuration(context: &Context) -> Vec<Fact> {
     let cost = limits.max_cost_usd.map_or_else(|| "none".to_owned(), |usd| usd.to_string());
     let values = [
         ("max_workers", config.max_workers.to_string()),
-        ("when_all_open", "abort".to_owned()),
+        ("when_all_open", if config.park { "park" } else { "abort" }.to_owned()),
         ("limits.steps", limits.steps.to_string()),
         ("limits.tool_calls", limits.tool_calls.to_string()),
         ("limits.tokens", limits.tokens.to_string()),
@@ -89,8 +89,7 @@ fn providers(config: &Config) -> Vec<Fact> {
     let ready: Vec<_> =
         presets.iter().filter(|preset| !matches!(key::read(&preset.key), Err(key::KeyError::Absent(_)))).collect();
     if ready.is_empty() {
-        let looked_for: Vec<_> =
-            preset::PRESETS.iter().filter_map(|preset| preset.wire.and(preset.key_variable)).collect();
+        let looked_for: Vec<_> = preset::PRESETS.iter().filter_map(|preset| preset.key_variable).collect();
         let why = format!("none; none of these is set: {}", looked_for.join(", "));
         return vec![bad("provider", "any", why, "presets")];
     }

@@ -15,6 +15,7 @@ mod doctor;
 mod logs;
 mod ls;
 mod pause;
+mod providers;
 mod quarantine;
 mod results;
 mod run;
@@ -108,6 +109,8 @@ enum Verb {
     Unpause(which::Which),
     /// List what was put aside because it does not verify, and go on without it
     Quarantine(quarantine::Args),
+    /// See how providers stand, ask them, or believe in them again
+    Providers(providers::Args),
     /// Say what is in force here, where it comes from and what is missing
     Doctor,
     /// Play a scripted provider over HTTP
@@ -174,6 +177,7 @@ fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
             Verb::Pause(which) => pause::pause(&context, which).await,
             Verb::Unpause(which) => unpause::unpause(&context, which).await,
             Verb::Quarantine(args) => quarantine::quarantine(&context, args),
+            Verb::Providers(args) => providers::providers(&context, args).await,
             Verb::Doctor => doctor::doctor(&context).await,
             Verb::Demo(_) | Verb::Script(_) | Verb::Completions(_) => Ok(0),
         }

@@ -11,7 +11,7 @@ use ukai_protocol::secret::Secret;
 
 use super::key::{self, Found, KeyError};
 use super::narrow::{self, Narrowing};
-use super::{Config, Fault, KeyFrom, Provider, preset, provider};
+use super::{Config, Fault, Provider, preset, provider};
 
 /// Any file that a person wrote by hand; more is a mistake of name.
 pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -154,7 +154,7 @@ pub struct Ready {
 
 /// The providers with their keys; without any configured, the presets whose key is there (spec §5).
 pub fn providers(config: &Config, warnings: &mut Vec<String>) -> Result<Vec<Ready>, LoadError> {
-    if config.providers.is_empty() { from_presets(warnings) } else { configured(config, warnings) }
+    if config.providers.is_empty() { from_presets() } else { configured(config, warnings) }
 }
 
 fn configured(config: &Config, warnings: &mut Vec<String>) -> Result<Vec<Ready>, LoadError> {
@@ -174,24 +174,18 @@ fn configured(config: &Config, warnings: &mut Vec<String>) -> Result<Vec<Ready>,
     Ok(all)
 }
 
-fn from_presets(warnings: &mut Vec<String>) -> Result<Vec<Ready>, LoadError> {
+fn from_presets() -> Result<Vec<Ready>, LoadError> {
     let mut all = Vec::new();
     let mut looked_for = Vec::new();
     for preset in &preset::PRESETS {
-        let Some(variable) = preset.key_variable else { continue };
-        let key = match key::read(&KeyFrom::Variable(variable.to_owned())) {
+        let (Some(variable), Some(provider)) = (preset.key_variable, provider::from_preset(preset)) else { continue };
+        let key = match key::read(&provider.key) {
             Err(KeyError::Absent(_)) => {
-                if preset.wire.is_some() {
-                    looked_for.push(variable);
-                }
+                looked_for.push(variable);
                 continue;
             }
             Err(why) => return Err(LoadError::Key { id: preset.id.to_owned(), why }),
             Ok(key) => key,
-        };
-        let Some(provider) = provider::from_preset(preset) else {
-            warnings.push(format!("{variable} is set, but provider `{}` is not in this version", preset.id));
-            continue;
         };
         let (key, found) = key.unzip();
         all.push(Ready { provider, key, found });

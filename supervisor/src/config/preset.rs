@@ -8,8 +8,7 @@ use ukai_protocol::lease::Wire;
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
     pub id: &'static str,
-    /// None: spoken in a later version.
-    pub wire: Option<Wire>,
+    pub wire: Wire,
     pub base_url: &'static str,
     pub key_variable: Option<&'static str>,
     /// None: a local server offers whatever was loaded there.
@@ -27,7 +26,7 @@ pub const PRESETS: [Preset; 11] = [
     // The model takes more, at twice the price from 272,000 tokens of input on.
     Preset {
         id: "openai",
-        wire: Some(Wire::Openai),
+        wire: Wire::Openai,
         base_url: "https://api.openai.com/v1",
         key_variable: Some("OPENAI_API_KEY"),
         model: Some("gpt-5.4"),
@@ -37,7 +36,7 @@ pub const PRESETS: [Preset; 11] = [
     },
     Preset {
         id: "anthropic",
-        wire: Some(Wire::Anthropic),
+        wire: Wire::Anthropic,
         base_url: "https://api.anthropic.com",
         key_variable: Some("ANTHROPIC_API_KEY"),
         model: Some("claude-sonnet-4-6"),
@@ -47,17 +46,17 @@ pub const PRESETS: [Preset; 11] = [
     },
     Preset {
         id: "gemini",
-        wire: None,
+        wire: Wire::Gemini,
         base_url: "https://generativelanguage.googleapis.com",
         key_variable: Some("GEMINI_API_KEY"),
-        model: Some("gemini-2.5-pro"),
+        model: Some("gemini-3.8-flash"),
         context_window: 1_048_576,
         max_output: 32_000,
-        max_output_cap: 65_535,
+        max_output_cap: 65_536,
     },
     Preset {
         id: "glm",
-        wire: Some(Wire::Openai),
+        wire: Wire::Openai,
         base_url: "https://api.z.ai/api/paas/v4",
         key_variable: Some("ZAI_API_KEY"),
         model: Some("glm-5"),
@@ -68,7 +67,7 @@ pub const PRESETS: [Preset; 11] = [
     // Their Anthropic endpoint: the OpenAI one caps a reply at 2,048 tokens and puts the thinking into the text.
     Preset {
         id: "minimax",
-        wire: Some(Wire::Anthropic),
+        wire: Wire::Anthropic,
         base_url: "https://api.minimax.io/anthropic",
         key_variable: Some("MINIMAX_API_KEY"),
         model: Some("MiniMax-M2.7"),
@@ -79,7 +78,7 @@ pub const PRESETS: [Preset; 11] = [
     // The model is chosen per request, so the window is the smallest that those in question have.
     Preset {
         id: "openrouter",
-        wire: Some(Wire::Openai),
+        wire: Wire::Openai,
         base_url: "https://openrouter.ai/api/v1",
         key_variable: Some("OPENROUTER_API_KEY"),
         model: Some("openrouter/auto"),
@@ -89,7 +88,7 @@ pub const PRESETS: [Preset; 11] = [
     },
     Preset {
         id: "deepseek",
-        wire: Some(Wire::Openai),
+        wire: Wire::Openai,
         base_url: "https://api.deepseek.com",
         key_variable: Some("DEEPSEEK_API_KEY"),
         model: Some("deepseek-v4-pro"),
@@ -99,7 +98,7 @@ pub const PRESETS: [Preset; 11] = [
     },
     Preset {
         id: "moonshot",
-        wire: Some(Wire::Openai),
+        wire: Wire::Openai,
         base_url: "https://api.moonshot.ai/v1",
         key_variable: Some("MOONSHOT_API_KEY"),
         model: Some("kimi-k2.6"),
@@ -116,7 +115,7 @@ pub const PRESETS: [Preset; 11] = [
 const fn local(id: &'static str, base_url: &'static str) -> Preset {
     Preset {
         id,
-        wire: Some(Wire::Openai),
+        wire: Wire::Openai,
         base_url,
         key_variable: None,
         model: None,

@@ -96,13 +96,13 @@ pub(super) fn resolve(
     })
 }
 
-/// A preset as it is taken without a `[[provider]]`. None: its wire or its model is missing.
+/// A preset as it is taken without a `[[provider]]`. None: its model is missing.
 #[must_use]
 pub fn from_preset(preset: &Preset) -> Option<Provider> {
     Some(Provider {
         id: preset.id.to_owned(),
         account: preset.id.to_owned(),
-        wire: preset.wire?,
+        wire: preset.wire,
         base_url: preset.base_url.to_owned(),
         loopback: url::check(preset.base_url).is_ok_and(|url| url.loopback),
         model: preset.model?.to_owned(),
@@ -145,26 +145,20 @@ fn wire(
     named: Option<&Spanned<String>>,
     preset: Option<&Preset>,
 ) -> Result<Wire, Fault> {
-    let no_gemini = |at: usize| {
-        source.fault(
-            at,
-            "wire",
-            format!("provider `{id}` speaks gemini, which is not in this version"),
-            "take it out; openai and anthropic are spoken",
-        )
-    };
     match (named, preset) {
         (Some(wire), _) => match wire.get_ref().as_str() {
             "openai" => Ok(Wire::Openai),
             "anthropic" => Ok(Wire::Anthropic),
-            "gemini" => Err(no_gemini(wire.span().start)),
+            "gemini" => Ok(Wire::Gemini),
             other => {
-                let next = nearest(other, ["openai", "anthropic"].into_iter())
-                    .map_or_else(|| "write openai or anthropic".to_owned(), |near| format!("did you mean `{near}`?"));
+                let next = nearest(other, ["openai", "anthropic", "gemini"].into_iter()).map_or_else(
+                    || "write openai, anthropic or gemini".to_owned(),
+                    |near| format!("did you mean `{near}`?"),
+                );
                 Err(source.fault(wire.span().start, "wire", format!("there is no wire `{other}`"), next))
             }
         },
-        (None, Some(preset)) => preset.wire.ok_or_else(|| no_gemini(at)),
+        (None, Some(preset)) => Ok(preset.wire),
         (None, None) => Err(source.fault(at, "wire", format!("provider `{id}` needs it"), no_preset_hint(id))),
     }
 }

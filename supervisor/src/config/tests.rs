@@ -56,6 +56,16 @@ desktop = false
 }
 
 #[test]
+fn gemini_is_a_wire_like_the_others() {
+    let own = "[[provider]]\nid = \"g\"\nwire = \"gemini\"\nbase_url = \"http://127.0.0.1:1\"\nmodel = \"m\"\n";
+    let config = parsed(&format!("[[provider]]\nid = \"gemini\"\n{own}")).expect("it loads");
+    let [preset, own] = &config.providers[..] else { panic!("two providers") };
+    assert_eq!((preset.wire, own.wire), (Wire::Gemini, Wire::Gemini));
+    assert_eq!(preset.base_url, "https://generativelanguage.googleapis.com");
+    assert_eq!(preset.key, KeyFrom::Variable("GEMINI_API_KEY".into()));
+}
+
+#[test]
 fn what_is_not_there_has_its_default() {
     let config = parsed("").expect("an empty file is one");
     let expected = Config { file: Some("/c/ukai.toml".into()), ..Config::default() };
@@ -81,7 +91,6 @@ fn each_mistake_names_its_place_and_what_to_do() {
         ("[limits]\nrun_time = \"soon\"\n".into(), &["line 2", "`run_time`", "no duration"]),
         ("[limits]\nrun_time = 10\n".into(), &["line 2", "`run_time`", "a duration like"]),
         ("[limits]\nmax_cost_usd = -1\n".into(), &["line 2", "`max_cost_usd`", "not below 0"]),
-        ("when_all_open = \"park\"\n".into(), &["line 1", "not in this version", "abort"]),
         ("when_all_open = \"wait\"\n".into(), &["neither \"abort\" nor \"park\""]),
         ("[hooks]\n".into(), &["`hooks`", "not in this version"]),
         ("[supervision]\nheartbeat = \"0s\"\n".into(), &["`heartbeat`"]),
@@ -90,8 +99,11 @@ fn each_mistake_names_its_place_and_what_to_do() {
         ("[[provider]]\nid = \"a b\"\n".into(), &["line 2", "`id`"]),
         ("[[provider]]\nid = \"lab\"\n".into(), &["`wire`", "needs it", "presets: openai"]),
         ("[[provider]]\nid = \"antropic\"\n".into(), &["`wire`", "did you mean `anthropic`"]),
-        ("[[provider]]\nid = \"gemini\"\n".into(), &["gemini", "not in this version"]),
-        ("[[provider]]\nid = \"x\"\nwire = \"gemini\"\n".into(), &["line 3", "not in this version"]),
+        ("[[provider]]\nid = \"x\"\nwire = \"gemini\"\n".into(), &["`base_url`", "`x` needs it"]),
+        (
+            "[[provider]]\nid = \"x\"\nwire = \"gemni\"\n".into(),
+            &["line 3", "no wire `gemni`", "did you mean `gemini`"],
+        ),
         (
             "[[provider]]\nid = \"x\"\nwire = \"opnai\"\n".into(),
             &["line 3", "no wire `opnai`", "did you mean `openai`"],

@@ -1,43 +1,91 @@
-//! What is known of one provider account: who waits behind what it said, and how many are asking it now.
+//! One provider account: its breaker, what it asked to wait for, its buckets, and how many are asking it now.
 //!
-//! The breaker of spec §5 will stand here: `shut` becomes its OPEN, `generation` is already its own. Until then an
-//! account is shut by an answer that no waiting cures, and stays so until the supervisor is started again.
+//! Providers that share an account (`account = "x"`) share all of it. What a provider named binds from the first answer
+//! that names it, whatever the breaker's state is and whatever else the answer was (spec §5).
 
 #![deny(clippy::disallowed_methods)]
 
 use std::time::{Duration, Instant};
 
+use ukai_protocol::lease::{AnswerClass, Report, Wait};
+
 use super::backoff;
+use super::breaker::{self, Breaker, Failed, Probe, Until, Verdict, Why};
+use super::bucket::Bucket;
+
+/// A wait that was named and is longer than this is not sat out by anybody: it opens the breaker.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub struct Account {
     pub name: String,
-    concurrency_max: usize,
-    in_flight: usize,
+    breaker: Breaker,
     not_before: Option<NotBefore>,
-    shut: Option<String>,
-    generation: u64,
+    /// How often a provider has named a wait: what is on disk is compared by this.
+    named: u64,
     /// 429s in a row that named no wait.
     nameless: u32,
+    concurrency_max: usize,
+    in_flight: usize,
+    requests: Option<Bucket>,
+    tokens: Option<Bucket>,
+    last_failure: Option<LastFailure>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct NotBefore {
-    at: Instant,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotBefore {
+    pub at: Instant,
     /// The wait as it was named: the spread is a part of it.
-    wait: Duration,
+    pub wait: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastFailure {
+    /// Its id.
+    pub provider: String,
+    pub class: AnswerClass,
+    /// Codes, no text of a conversation.
+    pub signature: String,
+    pub at: Instant,
+}
+
+/// What its configuration allows; 0 is no bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rates {
+    pub requests_per_minute: u32,
+    /// Requests at once after a pause; 0 = a second's worth, at least one.
+    pub burst: u32,
+    pub tokens_per_minute: u64,
 }
 
 /// Whether the account may be asked, and if not, what for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    Open,
+    Ready,
     /// Not earlier than this.
     NotBefore(Instant),
+    /// A bucket is too low until then.
+    Rate(Instant),
     /// As many as may are asking.
     Full,
-    /// Until the supervisor is started again, for this reason.
-    Shut(String),
+    /// Only a probe may pass.
+    HalfOpen,
+    Open {
+        until: Until,
+        why: Why,
+    },
+}
+
+/// What of it outlives the supervisor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Memory {
+    pub not_before: Option<NotBefore>,
+    pub breaker: Option<breaker::Memory>,
+    /// What was left in the buckets, so long ago.
+    pub requests: Option<f64>,
+    pub tokens: Option<f64>,
+    pub age: Duration,
+    pub last_failure: Option<LastFailure>,
 }
 
 impl Account {
@@ -45,25 +93,43 @@ impl Account {
     pub fn new(name: String, concurrency_max: usize) -> Self {
         Account {
             name,
+            breaker: Breaker::default(),
+            not_before: None,
+            named: 0,
+            nameless: 0,
             concurrency_max: concurrency_max.max(1),
             in_flight: 0,
-            not_before: None,
-            shut: None,
-            generation: 0,
-            nameless: 0,
+            requests: None,
+            tokens: None,
+            last_failure: None,
         }
     }
 
     /// Providers that share an account share the narrowest of their bounds.
-    pub fn narrow(&mut self, concurrency_max: usize) {
+    pub fn narrow(&mut self, concurrency_max: usize, rates: Rates, now: Instant) {
         self.concurrency_max = self.concurrency_max.min(concurrency_max.max(1));
+        let narrower = |bucket: &Option<Bucket>, per_minute: f64, capacity: f64| {
+            let narrow = bucket.as_ref().is_none_or(|bucket| per_minute < bucket.per_minute());
+            narrow.then(|| Bucket::new(per_minute, capacity, now))
+        };
+        if rates.requests_per_minute > 0 {
+            let burst = if rates.burst > 0 { rates.burst } else { (rates.requests_per_minute / 60).max(1) };
+            let new = narrower(&self.requests, f64::from(rates.requests_per_minute), f64::from(burst));
+            self.requests = new.or(self.requests.take());
+        }
+        if rates.tokens_per_minute > 0 {
+            let per_minute = rates.tokens_per_minute as f64;
+            self.tokens = narrower(&self.tokens, per_minute, per_minute).or(self.tokens.take());
+        }
     }
 
-    /// `roll`: the asker's place in the spread after a named wait.
+    /// `tokens`: what the request would reserve. `roll`: the asker's place in the spread after a named wait.
     #[must_use]
-    pub fn standing(&self, now: Instant, roll: f64) -> Standing {
-        if let Some(why) = &self.shut {
-            return Standing::Shut(why.clone());
+    pub fn standing(&self, tokens: f64, now: Instant, roll: f64) -> Standing {
+        match self.breaker.standing() {
+            breaker::Standing::Open { until, why } => return Standing::Open { until, why },
+            breaker::Standing::HalfOpen => return Standing::HalfOpen,
+            breaker::Standing::Closed => {}
         }
         if let Some(NotBefore { at, wait }) = self.not_before {
             let at = at + backoff::spread(wait, roll);
@@ -71,21 +137,166 @@ impl Account {
                 return Standing::NotBefore(at);
             }
         }
-        if self.in_flight >= self.concurrency_max { Standing::Full } else { Standing::Open }
+        if self.in_flight >= self.in_flight_max() {
+            return Standing::Full;
+        }
+        let requests = self.requests.as_ref().map_or(now, |bucket| bucket.ready_at(1.0, now));
+        let tokens = self.tokens.as_ref().map_or(now, |bucket| bucket.ready_at(tokens, now));
+        let ready = requests.max(tokens);
+        if ready > now { Standing::Rate(ready) } else { Standing::Ready }
     }
 
-    /// What was told an earlier supervisor: `left` of a `wait`.
-    pub fn recall(&mut self, left: Duration, wait: Duration, now: Instant) {
-        self.told_to_wait(left, now);
-        if let Some(NotBefore { wait: named, .. }) = &mut self.not_before {
-            *named = wait.max(*named);
+    fn in_flight_max(&self) -> usize {
+        self.breaker.in_flight_max().map_or(self.concurrency_max, |ramp| ramp.min(self.concurrency_max))
+    }
+
+    /// How full the scarcer bucket is, from 0 to 1.
+    #[must_use]
+    pub fn fraction(&self, now: Instant) -> f64 {
+        self.buckets().map(|bucket| bucket.fraction(now)).fold(1.0, f64::min)
+    }
+
+    /// When both are at least so full.
+    #[must_use]
+    pub fn fills_to(&self, fraction: f64, now: Instant) -> Instant {
+        self.buckets().map(|bucket| bucket.fills_to(fraction, now)).fold(now, Instant::max)
+    }
+
+    fn buckets(&self) -> impl Iterator<Item = &Bucket> {
+        self.requests.iter().chain(&self.tokens)
+    }
+
+    // --- a request -------------------------------------------------------------------------------------------------
+
+    /// A request that reserves so many tokens leaves. The generation is that of its admission.
+    pub fn take(&mut self, tokens: f64, now: Instant) -> u64 {
+        self.in_flight += 1;
+        self.charge(tokens, now);
+        self.breaker.generation()
+    }
+
+    fn charge(&mut self, tokens: f64, now: Instant) {
+        if let Some(bucket) = &mut self.requests {
+            bucket.take(1.0, now);
+        }
+        if let Some(bucket) = &mut self.tokens {
+            bucket.take(tokens, now);
         }
     }
 
-    /// The wait under way: until when, and how long it was when it was named.
+    /// The request is over, whatever came of it. It used so many of the tokens that it had reserved; that a request
+    /// was sent is not taken back, since nobody knows whether it was.
+    pub fn settle(&mut self, reserved: f64, used: f64, now: Instant) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if let Some(bucket) = &mut self.tokens {
+            bucket.give_back(reserved - used, now);
+        }
+    }
+
+    /// What came of a request that was admitted in `generation`, or of a probe.
+    pub fn reported(&mut self, provider: &str, admission: Admission, report: &Report, now: Instant, roll: f64) {
+        let seen = report.limits_seen;
+        for (bucket, left) in [(&mut self.requests, seen.requests_left), (&mut self.tokens, seen.tokens_left)] {
+            if let (Some(bucket), Some(left)) = (bucket, left) {
+                bucket.lower_to(left as f64, now);
+            }
+        }
+        let current = admission.generation() == self.breaker.generation();
+        let until = match report.wait {
+            Some(Wait::For(ms)) => Some(self.told_to_wait(Duration::from_millis(ms), now)),
+            Some(Wait::UntilReset) => Some(Until::Reset),
+            None => {
+                if report.class == AnswerClass::RateLimited && current {
+                    self.throttled(roll, now);
+                }
+                None
+            }
+        };
+        let verdict = verdict(report.class, until, now);
+        if let Verdict::Failure(_) = verdict {
+            let (provider, class, signature) = (provider.to_owned(), report.class, report.signature.clone());
+            self.last_failure = Some(LastFailure { provider, class, signature, at: now });
+        }
+        let named = self.not_before();
+        match (admission, verdict) {
+            (Admission::Request { generation }, Verdict::Success) => {
+                self.nameless = if current { 0 } else { self.nameless };
+                self.breaker.succeeded(generation, self.concurrency_max);
+            }
+            (Admission::Request { generation }, Verdict::Failure(failed)) => {
+                self.breaker.failed(generation, failed, named, now);
+            }
+            (Admission::Request { .. }, Verdict::Neither) => {}
+            (Admission::Probe { id, .. }, verdict) => self.breaker.probed(id, verdict, named, now),
+        }
+        // After its own word: what was named binds also from an answer of an older generation.
+        if let Some(until) = until {
+            self.named += 1;
+            self.breaker.named(until, PATIENCE, now);
+        }
+    }
+
+    /// The provider named a wait. It only ever moves later: a shorter word of another request does not unsay it.
+    fn told_to_wait(&mut self, wait: Duration, now: Instant) -> Until {
+        self.nameless = 0;
+        // The clock of this machine ends before the heat death of the universe.
+        let Some(at) = now.checked_add(wait) else { return Until::Reset };
+        if self.not_before.is_none_or(|before| before.at < at) {
+            self.not_before = Some(NotBefore { at, wait });
+        }
+        Until::At(at)
+    }
+
+    /// A 429 that named no wait binds all askers too, for as long as a backoff says.
+    fn throttled(&mut self, roll: f64, now: Instant) {
+        let nameless = self.nameless.saturating_add(1);
+        self.told_to_wait(backoff::full_jitter(self.nameless, roll), now);
+        self.nameless = nameless;
+    }
+
+    // --- probes and time -------------------------------------------------------------------------------------------
+
+    /// The next probe, if one may leave now. It is a request like others to the buckets, and waits for none of them.
+    pub fn take_probe(&mut self, tokens: f64, now: Instant) -> Option<Probe> {
+        let probe = self.breaker.take_probe(now)?;
+        self.charge(tokens, now);
+        Some(probe)
+    }
+
+    /// It could not be sent, or was ended before it had an answer.
+    pub fn probe_lost(&mut self, id: u64, now: Instant) {
+        self.breaker.probed(id, Verdict::Neither, self.not_before(), now);
+    }
+
     #[must_use]
-    pub fn named_wait(&self) -> Option<(Instant, Duration)> {
-        self.not_before.map(|NotBefore { at, wait }| (at, wait))
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.breaker.poll_timeout()
+    }
+
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.breaker.handle_timeout(self.not_before(), now);
+    }
+
+    /// A person says that it is well: its breaker closes. An instant that the provider named binds all the same, unless
+    /// that is to be forgotten too.
+    pub fn reset(&mut self, forget_wait: bool, now: Instant) {
+        self.breaker.reset();
+        self.last_failure = None;
+        self.nameless = 0;
+        if forget_wait {
+            self.not_before = None;
+            self.named += 1;
+        }
+        if let Some(at) = self.not_before() {
+            self.breaker.named(Until::At(at), PATIENCE, now);
+        }
+    }
+
+    // --- what is shown and kept ------------------------------------------------------------------------------------
+
+    #[must_use]
+    pub fn breaker(&self) -> breaker::Standing {
+        self.breaker.standing()
     }
 
     /// The instant that the provider named, without the spread.
@@ -95,95 +306,193 @@ impl Account {
     }
 
     #[must_use]
-    pub fn generation(&self) -> u64 {
-        self.generation
+    pub fn in_flight(&self) -> (usize, usize) {
+        (self.in_flight, self.in_flight_max())
     }
 
-    pub fn take_slot(&mut self) {
-        self.in_flight += 1;
-    }
-
-    pub fn free_slot(&mut self) {
-        self.in_flight = self.in_flight.saturating_sub(1);
+    /// Level and capacity of the bucket of requests, and of that of tokens.
+    #[must_use]
+    pub fn levels(&self, now: Instant) -> [Option<(f64, f64)>; 2] {
+        [&self.requests, &self.tokens].map(|bucket| bucket.as_ref().map(|b| (b.level(now), b.capacity())))
     }
 
     #[must_use]
-    pub fn in_flight(&self) -> usize {
-        self.in_flight
+    pub fn last_failure(&self) -> Option<&LastFailure> {
+        self.last_failure.as_ref()
+    }
+
+    /// Changes whenever something does that must be on disk before anybody acts on it.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.named + self.breaker.generation()
     }
 
     #[must_use]
-    pub fn concurrency_max(&self) -> usize {
-        self.concurrency_max
+    pub fn memory(&self, now: Instant) -> Memory {
+        Memory {
+            not_before: self.not_before.filter(|not_before| not_before.at > now),
+            breaker: self.breaker.memory(now),
+            requests: self.requests.as_ref().map(|bucket| bucket.level(now)),
+            tokens: self.tokens.as_ref().map(|bucket| bucket.level(now)),
+            age: Duration::ZERO,
+            last_failure: self.last_failure.clone(),
+        }
     }
 
-    /// The provider named a wait. It only ever moves later: a shorter word of another request does not unsay it.
-    pub fn told_to_wait(&mut self, wait: Duration, now: Instant) {
-        self.nameless = 0;
-        match now.checked_add(wait) {
-            None => self.shut("it asked to wait longer than a clock can say".to_owned()),
-            Some(at) if self.not_before.is_none_or(|before| before.at < at) => {
-                self.not_before = Some(NotBefore { at, wait });
+    /// What an earlier supervisor knew.
+    pub fn recall(&mut self, memory: Memory, now: Instant) {
+        let Memory { not_before, breaker, requests, tokens, age, last_failure } = memory;
+        self.not_before = not_before;
+        self.last_failure = last_failure;
+        if let Some(breaker) = breaker {
+            self.breaker.recall(breaker);
+        }
+        for (bucket, level) in [(&mut self.requests, requests), (&mut self.tokens, tokens)] {
+            if let (Some(bucket), Some(level)) = (bucket, level) {
+                bucket.lower_to(level + age.as_secs_f64() * bucket.per_minute() / 60.0, now);
             }
-            Some(_) => {}
         }
     }
+}
 
-    /// A 429 that named no wait binds all askers too, for as long as a backoff says.
-    pub fn throttled(&mut self, roll: f64, now: Instant) {
-        let wait = backoff::full_jitter(self.nameless, roll);
-        let nameless = self.nameless.saturating_add(1);
-        self.told_to_wait(wait, now);
-        self.nameless = nameless;
-    }
+/// How a request got in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    Request { generation: u64 },
+    Probe { id: u64, generation: u64 },
+}
 
-    pub fn succeeded(&mut self) {
-        self.nameless = 0;
-    }
-
-    pub fn shut(&mut self, why: String) {
-        if self.shut.is_none() {
-            self.shut = Some(why);
-            self.generation += 1;
+impl Admission {
+    fn generation(self) -> u64 {
+        match self {
+            Admission::Request { generation } | Admission::Probe { generation, .. } => generation,
         }
     }
+}
+
+/// The table of spec §5: what an answer counts as. `until`: what it named.
+fn verdict(class: AnswerClass, until: Option<Until>, now: Instant) -> Verdict {
+    let beyond = match until {
+        Some(Until::At(at)) => at.saturating_duration_since(now) > PATIENCE,
+        Some(Until::Reset) => true,
+        None => false,
+    };
+    Verdict::Failure(match (class, until) {
+        // Nobody believes "in 13 s" of a quota that is spent for the day: only a long wait is a named reset.
+        (AnswerClass::Closed, Some(until)) if beyond => Failed::Shut(Why::Closed, until),
+        (AnswerClass::Closed, _) => Failed::Shut(Why::Closed, Until::Reset),
+        (_, Some(Until::Reset)) => Failed::Shut(Why::UntilReset, Until::Reset),
+        (_, Some(until)) if beyond => Failed::Shut(Why::LongWait, until),
+        (AnswerClass::RateLimited, _) => Failed::Limited,
+        (AnswerClass::Unavailable, _) => Failed::Unavailable,
+        (AnswerClass::Timeout, _) => Failed::Timeout,
+        (AnswerClass::Success, _) => return Verdict::Success,
+        (AnswerClass::ContextOverflow | AnswerClass::Rejected | AnswerClass::Withdrawn | AnswerClass::NoTools, _) => {
+            return Verdict::Neither;
+        }
+    })
 }
 
 #[cfg(test)]
 #[allow(clippy::disallowed_methods)]
 mod tests {
+    use ukai_protocol::lease::LimitsSeen;
+
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    #[test]
-    fn a_shorter_wait_does_not_unsay_a_longer_one() {
-        let now = Instant::now();
-        let mut account = Account::new("a".into(), 4);
-        account.told_to_wait(SECOND * 30, now);
-        account.told_to_wait(SECOND, now);
-        account.succeeded();
-        assert_eq!(account.standing(now + SECOND * 29, 0.0), Standing::NotBefore(now + SECOND * 30));
-        assert_eq!(account.standing(now + SECOND * 30, 0.0), Standing::Open);
-        assert_eq!(account.standing(now + SECOND * 32, 1.0), Standing::NotBefore(now + SECOND * 33));
+    fn report(class: AnswerClass, wait: Option<Wait>) -> Report {
+        Report { class, wait, ..Report::default() }
+    }
+
+    fn told(account: &mut Account, class: AnswerClass, seconds: Option<u64>, now: Instant) {
+        let generation = account.take(0.0, now);
+        account.settle(0.0, 0.0, now);
+        let report = report(class, seconds.map(|seconds| Wait::For(seconds * 1_000)));
+        account.reported("a", Admission::Request { generation }, &report, now, 1.0);
     }
 
     #[test]
-    fn a_wait_beyond_all_clocks_shuts() {
+    fn a_shorter_wait_does_not_unsay_a_longer_one_and_each_asker_has_its_place_behind_it() {
         let now = Instant::now();
-        let mut account = Account::new("a".into(), 1);
-        account.told_to_wait(Duration::MAX, now);
-        assert!(matches!(account.standing(now, 0.0), Standing::Shut(_)));
-        assert_eq!(account.generation(), 1);
+        let mut account = Account::new("a".into(), 4);
+        told(&mut account, AnswerClass::RateLimited, Some(30), now);
+        told(&mut account, AnswerClass::Unavailable, Some(1), now);
+        told(&mut account, AnswerClass::Success, None, now);
+        let at =
+            |seconds: u64, roll| account.standing(0.0, now + SECOND * u32::try_from(seconds).expect("small"), roll);
+        assert_eq!(at(29, 0.0), Standing::NotBefore(now + SECOND * 30));
+        assert_eq!(at(30, 0.0), Standing::Ready);
+        assert_eq!(at(32, 1.0), Standing::NotBefore(now + SECOND * 33));
     }
 
     #[test]
     fn nameless_throttling_waits_longer_each_time_in_a_row() {
         let now = Instant::now();
         let mut account = Account::new("a".into(), 1);
-        for expected in [2, 4, 8] {
-            account.throttled(1.0, now);
-            assert_eq!(account.standing(now, 0.0), Standing::NotBefore(now + SECOND * expected));
+        for expected in [2, 4] {
+            told(&mut account, AnswerClass::RateLimited, None, now);
+            assert_eq!(account.standing(0.0, now, 0.0), Standing::NotBefore(now + SECOND * expected));
         }
+        assert_eq!(account.revision(), 0, "nobody has named it, so nobody has to remember it");
+    }
+
+    #[test]
+    fn what_a_named_wait_does_to_the_breaker() {
+        use AnswerClass::{Closed, RateLimited, Success, Unavailable};
+        let now = Instant::now();
+        let at = |seconds: u32| Until::At(now + SECOND * seconds);
+        let open = |until, why| breaker::Standing::Open { until, why };
+        for (quirk, class, wait, expected) in [
+            ("a minute is sat out", RateLimited, Some(60), breaker::Standing::Closed),
+            ("more opens at once", RateLimited, Some(61), open(at(61), Why::LongWait)),
+            ("with any status", Unavailable, Some(90), open(at(90), Why::LongWait)),
+            ("also beside a reply", Success, Some(3_600), open(at(3_600), Why::LongWait)),
+            ("closed until a person comes", Closed, None, open(Until::Reset, Why::Closed)),
+            ("a spent day is not over in 13 s", Closed, Some(13), open(Until::Reset, Why::Closed)),
+            ("closed until it is said to be over", Closed, Some(7_200), open(at(7_200), Why::Closed)),
+        ] {
+            let mut account = Account::new("a".into(), 1);
+            told(&mut account, class, wait, now);
+            assert_eq!(account.breaker(), expected, "{quirk}");
+        }
+    }
+
+    #[test]
+    fn an_old_generation_changes_nothing_but_what_it_names_binds() {
+        let now = Instant::now();
+        let mut account = Account::new("a".into(), 9);
+        let old = account.take(0.0, now);
+        account.reset(false, now);
+        let old = Admission::Request { generation: old };
+        for class in [AnswerClass::Closed, AnswerClass::Timeout, AnswerClass::Unavailable] {
+            for _ in 0..9 {
+                account.reported("a", old, &report(class, None), now, 0.0);
+            }
+        }
+        assert_eq!(account.breaker(), breaker::Standing::Closed);
+        account.reported("a", old, &report(AnswerClass::RateLimited, Some(Wait::For(5_000))), now, 0.0);
+        assert_eq!(account.standing(0.0, now, 0.0), Standing::NotBefore(now + SECOND * 5));
+        account.reported("a", old, &report(AnswerClass::RateLimited, Some(Wait::For(90_000))), now, 0.0);
+        assert!(matches!(account.breaker(), breaker::Standing::Open { why: Why::LongWait, .. }));
+    }
+
+    #[test]
+    fn reservations_are_settled_and_headers_only_lower() {
+        let now = Instant::now();
+        let mut account = Account::new("a".into(), 9);
+        account.narrow(9, Rates { requests_per_minute: 300, burst: 0, tokens_per_minute: 1_000 }, now);
+        assert_eq!(account.levels(now), [Some((5.0, 5.0)), Some((1_000.0, 1_000.0))]);
+        let generation = account.take(900.0, now);
+        assert!(matches!(account.standing(200.0, now, 0.0), Standing::Rate(_)));
+        account.settle(900.0, 100.0, now);
+        let limits_seen = LimitsSeen { requests_left: Some(2), tokens_left: Some(5_000) };
+        let report = Report { limits_seen, ..report(AnswerClass::Success, None) };
+        account.reported("a", Admission::Request { generation }, &report, now, 0.0);
+        assert_eq!(account.levels(now), [Some((2.0, 5.0)), Some((900.0, 1_000.0))]);
+        assert_eq!(account.in_flight(), (0, 9));
+        account.narrow(3, Rates { requests_per_minute: 60, ..Rates::default() }, now);
+        assert_eq!(account.levels(now)[0], Some((1.0, 1.0)), "the narrowest of those who share it");
     }
 }

@@ -50,20 +50,25 @@ pub fn output(provider: &Provider, asked: u64) -> u64 {
     if asked == 0 { provider.max_output } else { asked.min(provider.max_output) }
 }
 
-/// Why this provider cannot answer this request at all.
-pub fn unfit_for(provider: &Provider, ask: &Ask) -> Option<String> {
+/// Why a provider cannot answer a request at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    NoTools,
+    /// Tokens of the request, and of the provider's window.
+    TooSmall {
+        window: u64,
+        holds: u64,
+    },
+}
+
+pub fn unfit_for(provider: &Provider, ask: &Ask) -> Option<Unfit> {
     if ask.tools && provider.supports_tools == Some(false) {
-        return Some("it does not support tools".to_owned());
+        return Some(Unfit::NoTools);
     }
     // A reply may be shorter than the largest, not shorter than a few lines.
     let reply = output(provider, ask.max_output).min(REPLY_TOKENS_MIN);
-    if ask.window.saturating_add(reply) > provider.context_window {
-        let (window, holds) = (ask.window, provider.context_window);
-        return Some(format!(
-            "the window of about {window} tokens does not fit into its {holds} with room for a reply"
-        ));
-    }
-    None
+    let (window, holds) = (ask.window, provider.context_window);
+    (window.saturating_add(reply) > holds).then_some(Unfit::TooSmall { window, holds })
 }
 
 pub fn no_candidate(wants: &Wants) -> String {

@@ -1,8 +1,9 @@
 //! The router held to its promises: nobody before a not-before, everybody to an end.
 
 use proptest::prelude::*;
-use ukai_protocol::lease::{LimitsSeen, Timeouts, Wire};
+use ukai_protocol::lease::{Timeouts, Wait, Wire};
 
+use super::super::account::Rates;
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -21,6 +22,7 @@ fn provider(id: &str) -> Provider {
         timeouts: Timeouts::default(),
         max_concurrency: None,
         supports_tools: None,
+        rates: Rates::default(),
     }
 }
 
@@ -41,7 +43,8 @@ struct Bench {
 
 impl Bench {
     fn new(providers: Vec<Provider>) -> Self {
-        Bench { router: Router::new(providers, 8), now: Instant::now(), grants: HashMap::new() }
+        let now = Instant::now();
+        Bench { router: Router::new(providers, 8, false, now), now, grants: HashMap::new() }
     }
 
     fn of(ids: &[&str]) -> Self {
@@ -50,6 +53,7 @@ impl Bench {
 
     fn told(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
+        self.router.place(self.now);
         while let Some(told) = self.router.poll_event() {
             lines.push(match told.answer {
                 Answer::Grant(grant) => {
@@ -81,6 +85,18 @@ impl Bench {
         self.told()
     }
 
+    /// Answers the probe that is in flight; there must be one.
+    fn probe(&mut self, class: Option<AnswerClass>) -> Vec<String> {
+        let order = self.router.poll_probe().expect("a probe was ordered");
+        let report = class.map(|class| report_of(&order.grant, class, None));
+        self.router.probed(order.grant.lease, report.as_ref(), self.now, 0.0);
+        self.told()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.router.accounts[0].in_flight().0
+    }
+
     fn after(&mut self, wait: Duration) -> Vec<String> {
         self.now += wait;
         self.router.handle_timeout(self.now);
@@ -90,7 +106,7 @@ impl Bench {
 
 fn report_of(grant: &Grant, class: AnswerClass, wait: Option<Wait>) -> Report {
     let (lease, generation) = (grant.lease, grant.generation);
-    Report { lease, generation, class, wait, limits_seen: LimitsSeen::default(), usage: None, signature: String::new() }
+    Report { lease, generation, account: grant.account.clone(), class, wait, ..Report::default() }
 }
 
 #[test]
@@ -149,9 +165,11 @@ fn a_wait_above_a_minute_goes_to_the_next_at_once_and_without_a_next_ends_the_jo
     bench.ask(1, 1);
     bench.report(1, AnswerClass::RateLimited, Some(Wait::For(3_600_000)));
     assert_eq!(bench.ask(1, 1), ["refused all_open"]);
-    assert_eq!(bench.router.opens_at(&Wants::default(), bench.now), Opening::At(bench.now + SECOND * 3_540));
-    bench.now += SECOND * 3_540;
-    assert_eq!(bench.ask(1, 1), ["NotBefore Some(60000)"]);
+    assert_eq!(bench.router.opens_at(&Wants::default(), bench.now), Opening::At(bench.now + SECOND * 3_600));
+    bench.now += SECOND * 3_569;
+    assert_eq!(bench.ask(1, 1), ["refused all_open"]);
+    bench.now += SECOND;
+    assert_eq!(bench.ask(1, 1), ["Breaker Some(30000)"], "its probe is near");
 }
 
 #[test]
@@ -191,11 +209,13 @@ fn walk(ids: &[&str], class: AnswerClass) -> String {
 #[test]
 fn two_attempts_while_another_may_be_asked_five_when_not_two_fallbacks_then_the_end() {
     use AnswerClass::{Closed, RateLimited, Timeout, Unavailable};
-    assert_eq!(walk(&["a"], Unavailable), "a a a a a refused attempts");
+    assert_eq!(walk(&["a"], Unavailable), "a a a a a refused all_open");
     assert_eq!(walk(&["a", "b"], Unavailable), "a a b b b b b refused attempts");
     assert_eq!(walk(&["a", "b", "c", "d"], Unavailable), "a a b b c c c c c refused attempts");
-    assert_eq!(walk(&["a", "b"], RateLimited), "a a b b b b b refused attempts");
-    assert_eq!(walk(&["a", "b", "c"], Timeout), "a b c c c c c refused attempts");
+    assert_eq!(walk(&["a"], RateLimited), "a a a refused all_open");
+    assert_eq!(walk(&["a", "b"], RateLimited), "a a b b b a refused all_open");
+    assert_eq!(walk(&["a"], Timeout), "a a a refused all_open");
+    assert_eq!(walk(&["a", "b", "c"], Timeout), "a b c c c refused attempts");
     assert_eq!(walk(&["a", "b"], Closed), "a b refused all_open");
 }
 
@@ -221,9 +241,8 @@ fn the_end_says_how_each_provider_failed() {
         bench.router.report(&job(1), &report, bench.now, 0.0);
         bench.told();
     }
-    let call = bench.router.calls.get(&job(1)).expect("a call");
     let said = "call 1 was tried at a × 1 (last: was Closed), b × 1 (last: was Unavailable), and got no reply";
-    assert_eq!(bench.router.history(call), said);
+    assert_eq!(bench.router.history(&job(1)), said);
 }
 
 #[test]
@@ -275,12 +294,15 @@ fn what_a_dead_or_withdrawn_asker_held_comes_back_once() {
     bench.router.gone(&job(1), bench.now);
     assert_eq!(bench.told(), ["a"]);
     bench.router.gone(&job(1), bench.now);
-    assert_eq!(bench.report(1, AnswerClass::RateLimited, Some(Wait::For(9_000))), [] as [&str; 0]);
-    assert_eq!(bench.router.accounts[0].in_flight(), 1);
+    assert_eq!(bench.report(1, AnswerClass::Unavailable, None), [] as [&str; 0]);
+    assert_eq!(bench.in_flight(), 1);
     bench.router.withdraw(&job(2), 7, bench.now);
     assert_eq!(bench.told(), [] as [&str; 0], "another call's withdrawal");
+    let late = Some(Wait::For(9_000));
+    assert_eq!(bench.report(1, AnswerClass::RateLimited, late), ["NotBefore Some(9000)"], "what was named binds");
     bench.router.withdraw(&job(2), 1, bench.now);
-    assert_eq!(bench.told(), ["a"]);
+    assert_eq!(bench.told(), [] as [&str; 0]);
+    assert_eq!(bench.after(SECOND * 9), ["a"]);
 }
 
 #[test]
@@ -290,11 +312,11 @@ fn an_older_generation_frees_its_slot_and_changes_no_more_than_a_named_wait() {
     bench.ask(2, 1);
     bench.ask(3, 1);
     bench.report(1, AnswerClass::Closed, None);
-    let generation = bench.router.accounts[0].generation();
-    bench.report(2, AnswerClass::Closed, None);
+    let breaker = bench.router.accounts[0].breaker();
+    bench.report(2, AnswerClass::Unavailable, None);
     bench.report(3, AnswerClass::RateLimited, Some(Wait::For(5_000)));
-    assert_eq!(bench.router.accounts[0].generation(), generation);
-    assert_eq!(bench.router.accounts[0].in_flight(), 0);
+    assert_eq!(bench.router.accounts[0].breaker(), breaker);
+    assert_eq!(bench.in_flight(), 0);
     assert_eq!(bench.router.accounts[0].not_before(), Some(bench.now + SECOND * 5));
 }
 
@@ -304,7 +326,173 @@ fn a_lease_of_another_job_cannot_be_reported() {
     bench.ask(1, 1);
     let theirs = report_of(&bench.grants[&job(1)], AnswerClass::Closed, None);
     bench.router.report(&job(2), &theirs, bench.now, 0.0);
-    assert_eq!(bench.router.accounts[0].in_flight(), 1);
+    assert_eq!(bench.in_flight(), 1);
+}
+
+#[test]
+fn half_open_lets_a_probe_pass_and_nobody_else() {
+    use AnswerClass::{Success, Unavailable};
+    let mut bench = Bench::of(&["a"]);
+    bench.ask(1, 1);
+    bench.report(1, AnswerClass::RateLimited, Some(Wait::For(61_000)));
+    bench.router.wish(&Wants::default(), bench.now);
+    bench.after(SECOND * 61);
+    for number in 0..200 {
+        assert_eq!(bench.ask(number, 1), ["Breaker None"]);
+    }
+    assert_eq!(bench.probe(Some(AnswerClass::Rejected)), [] as [&str; 0], "a 400 says nothing");
+    assert_eq!(bench.router.poll_probe(), None);
+    bench.after(SECOND);
+    assert_eq!(bench.probe(None), [] as [&str; 0], "a killed one neither");
+    bench.after(SECOND * 2);
+    assert_eq!(bench.probe(Some(Success)), [] as [&str; 0]);
+    // The second of two that close it.
+    let told = bench.probe(Some(Success));
+    assert_eq!(told[0], "a");
+    assert!(told[1..].iter().all(|line| line == "Concurrency None"), "{told:?}");
+    assert_eq!((told.len(), bench.in_flight()), (200, 1), "concurrency begins with one");
+
+    let mut bench = Bench::of(&["a", "b"]);
+    bench.ask(1, 1);
+    bench.report(1, AnswerClass::RateLimited, Some(Wait::For(61_000)));
+    bench.ask(1, 1);
+    bench.after(SECOND * 61);
+    assert_eq!(bench.ask(2, 1), ["b"], "another candidate is taken");
+    bench.probe(Some(Unavailable));
+    bench.after(SECOND);
+    bench.probe(Some(Unavailable));
+    assert_eq!(bench.ask(3, 1), ["b"]);
+    assert_eq!(bench.router.opens_at(&Wants { provider: Some("a".into()), ..Wants::default() }, bench.now), {
+        Opening::At(bench.now + SECOND * 120)
+    });
+}
+
+#[test]
+fn an_idle_supervisor_sends_no_probes() {
+    let mut bench = Bench::of(&["a"]);
+    bench.ask(1, 1);
+    bench.report(1, AnswerClass::RateLimited, Some(Wait::For(3_600_000)));
+    bench.router.gone(&job(1), bench.now);
+    bench.after(SECOND * 3_600);
+    assert_eq!((bench.router.poll_probe(), bench.router.poll_timeout()), (None, None));
+    bench.router.wish(&Wants::default(), bench.now);
+    bench.after(Duration::ZERO);
+    assert!(bench.router.poll_probe().is_some());
+}
+
+#[test]
+fn where_all_are_open_a_job_is_parked_if_that_is_wanted() {
+    let mut bench = Bench::of(&["a"]);
+    bench.router.park = true;
+    bench.ask(1, 1);
+    bench.report(1, AnswerClass::Closed, None);
+    assert_eq!(bench.ask(1, 1), ["park"]);
+    bench.router.reset("a", false, bench.now);
+    assert_eq!(bench.ask(1, 1), ["a"]);
+}
+
+#[test]
+fn a_reset_keeps_what_was_named_unless_that_is_forgotten_too() {
+    let mut bench = Bench::of(&["a"]);
+    bench.ask(1, 1);
+    bench.report(1, AnswerClass::RateLimited, Some(Wait::For(3_600_000)));
+    bench.router.reset("a", false, bench.now);
+    assert_eq!(bench.ask(1, 1), ["refused all_open"]);
+    bench.router.reset("a", true, bench.now);
+    assert_eq!(bench.ask(1, 1), ["a"]);
+}
+
+#[test]
+fn no_lease_is_given_while_it_is_not_known_whom_not_to_ask() {
+    let mut bench = Bench::of(&["a"]);
+    bench.router.shut(Cause::new(CauseKind::Quarantined, "it does not verify"));
+    assert_eq!(bench.ask(1, 1), ["refused quarantined"]);
+    assert_eq!(bench.router.opens_at(&Wants::default(), bench.now), Opening::Never);
+}
+
+fn rated(id: &str, requests_per_minute: u32, tokens_per_minute: u64) -> Provider {
+    Provider { rates: Rates { requests_per_minute, burst: 0, tokens_per_minute }, ..provider(id) }
+}
+
+#[test]
+fn a_bucket_spreads_those_who_wait_and_tells_them_once() {
+    let mut bench = Bench::new(vec![rated("a", 120, 0)]);
+    assert_eq!(bench.ask(1, 1), ["a"]);
+    assert_eq!(bench.ask(2, 1), ["a"]);
+    for number in 3..8 {
+        assert_eq!(bench.ask(number, 1), ["Rate Some(501)"]);
+    }
+    for _ in 3..7 {
+        let wake = bench.router.poll_timeout().expect("the next of them");
+        assert_eq!(bench.after(wake - bench.now), ["a"]);
+        assert_eq!(bench.after(Duration::from_millis(490)), [] as [&str; 0]);
+    }
+}
+
+#[test]
+fn a_large_request_is_not_overtaken_by_small_ones() {
+    let mut bench = Bench::new(vec![rated("a", 0, 600)]);
+    assert_eq!(bench.ask(1, 1), ["a"], "100 in and 400 out");
+    let large = Ask { window: 500, max_output: 100, ..ask(1) };
+    assert_eq!(bench.ask_for(2, large, Wants::default()), ["Rate Some(50001)"]);
+    let small = Ask { window: 10, max_output: 10, ..ask(1) };
+    assert_eq!(bench.ask_for(3, small, Wants::default()), ["Rate Some(50001)"]);
+    // What was reserved and not used comes back.
+    let grant = bench.grants[&job(1)].clone();
+    let usage = Some(Usage { input: 100, cached: 0, output: 50, estimated: false });
+    let report = Report { usage, ..report_of(&grant, AnswerClass::Success, None) };
+    bench.router.report(&job(1), &report, bench.now, 0.0);
+    assert_eq!(bench.told(), [] as [&str; 0]);
+    assert_eq!(bench.after(SECOND * 16), ["a"]);
+}
+
+#[test]
+fn who_changes_over_waits_for_a_thin_bucket_to_fill_and_no_longer_than_a_minute() {
+    // `b` holds 10 requests and gets one a second.
+    let thin = |per_minute| Provider {
+        rates: Rates { requests_per_minute: per_minute, burst: 10, tokens_per_minute: 0 },
+        max_concurrency: Some(50),
+        ..provider("b")
+    };
+    let pinned = || Wants { provider: Some("b".into()), ..Wants::default() };
+    let drained = |per_minute, more: Option<Provider>| {
+        let mut bench = Bench::new([provider("a"), thin(per_minute)].into_iter().chain(more).collect());
+        for number in 0..9 {
+            assert_eq!(bench.ask_for(number, ask(1), pinned()), ["b"]);
+        }
+        assert_eq!(bench.ask(20, 1), ["a"]);
+        bench.report(20, AnswerClass::Closed, None);
+        bench
+    };
+    let mut bench = drained(60, None);
+    assert_eq!(bench.ask(20, 1), ["Rate Some(2001)"], "from 10 % to 30 %");
+    assert_eq!(bench.ask_for(21, ask(1), pinned()), ["b"], "who belongs there does not wait for that");
+    assert_eq!(bench.after(Duration::from_millis(2_001)), [] as [&str; 0], "another one went meanwhile");
+    assert_eq!(bench.after(SECOND), ["b"]);
+    let mut bench = drained(1, Some(provider("c")));
+    assert_eq!(bench.ask(20, 1), ["c"], "two minutes are too long, and there is another");
+    let mut bench = drained(1, None);
+    assert_eq!(bench.ask(20, 1), ["b"], "and where there is none, it goes");
+}
+
+#[test]
+fn why_is_told_candidate_by_candidate() {
+    let small = Provider { context_window: 200, ..provider("small") };
+    let mut bench = Bench::new(vec![small, provider("a"), provider("b")]);
+    bench.ask(1, 3);
+    bench.report(1, AnswerClass::RateLimited, Some(Wait::For(90_000)));
+    bench.ask(1, 3);
+    bench.now += SECOND;
+    let lines = bench.router.why(&job(1), bench.now).expect("it was decided on");
+    let told = [
+        "call 3, 1 s ago: was sent to b",
+        "small: the window of about 100 tokens does not fit into its 200 with room for a reply",
+        "a: OPEN for another 90 s: it asked for a long wait (asked 1 × for this call; at most 2 × while another may be \
+         asked, else 5 ×)",
+        "b: may be asked",
+    ];
+    assert_eq!(lines, told);
+    assert_eq!(bench.router.why(&job(9), bench.now), None);
 }
 
 #[derive(Clone, Debug)]
@@ -314,6 +502,7 @@ enum Act {
     Gone { job: u8 },
     Report { job: u8, class: AnswerClass, wait: Option<u64> },
     Pass { ms: u64 },
+    Probed { class: Option<AnswerClass> },
 }
 
 fn any_act() -> impl Strategy<Value = Act> {
@@ -325,7 +514,9 @@ fn any_act() -> impl Strategy<Value = Act> {
         Just(AnswerClass::Withdrawn),
         Just(AnswerClass::ContextOverflow),
     ];
+    let probed = prop::option::of(class.clone());
     prop_oneof![
+        2 => probed.prop_map(|class| Act::Probed { class }),
         4 => (0u8..6, 0u64..3).prop_map(|(job, call)| Act::Ask { job, call }),
         1 => (0u8..6).prop_map(|job| Act::Withdraw { job }),
         1 => (0u8..6).prop_map(|job| Act::Gone { job }),
@@ -340,10 +531,21 @@ struct Model {
     held: HashMap<JobId, Grant>,
     waiting: std::collections::BTreeSet<JobId>,
     forbidden: HashMap<String, Instant>,
+    probes: HashMap<u64, Grant>,
 }
 
 impl Model {
     fn hear(&mut self, router: &mut Router, now: Instant) -> Result<(), TestCaseError> {
+        router.place(now);
+        while let Some(Order { grant, .. }) = router.poll_probe() {
+            let until = self.forbidden.get(&grant.account);
+            prop_assert!(until.is_none_or(|until| *until <= now), "probed before a not-before");
+            let in_flight = self.probes.values().filter(|other| other.account == grant.account);
+            // One whose lease is over has failed, whether or not its process says so.
+            prop_assert!(in_flight.clone().count() <= 1, "{in_flight:?}");
+            self.probes.retain(|_, other| other.account != grant.account);
+            self.probes.insert(grant.lease, grant);
+        }
         while let Some(told) = router.poll_event() {
             prop_assert!(self.waiting.contains(&told.job), "an answer to nobody: {told:?}");
             match told.answer {
@@ -371,7 +573,7 @@ proptest! {
         acts in prop::collection::vec(any_act(), 1..120), rolls in prop::collection::vec(0.0f64..1.0, 120),
     ) {
         let of = |id: &str, bound| Provider { max_concurrency: Some(bound), ..provider(id) };
-        let mut router = Router::new(vec![of("a", 2), of("b", 1)], 8);
+        let mut router = Router::new(vec![of("a", 2), of("b", 1)], 8, false, Instant::now());
         let mut model = Model::default();
         let mut now = Instant::now();
         for (act, roll) in acts.into_iter().zip(rolls) {
@@ -406,6 +608,10 @@ proptest! {
                     now += Duration::from_millis(ms);
                     router.handle_timeout(now);
                 }
+                Act::Probed { class } => if let Some(lease) = model.probes.keys().next().copied() {
+                    let report = model.probes.remove(&lease).zip(class).map(|(grant, class)| report_of(&grant, class, None));
+                    router.probed(lease, report.as_ref(), now, roll);
+                }
             }
             model.hear(&mut router, now)?;
         }
@@ -416,6 +622,10 @@ proptest! {
             }
             for (holder, grant) in std::mem::take(&mut model.held) {
                 router.report(&holder, &report_of(&grant, AnswerClass::Success, None), now, 0.0);
+                model.hear(&mut router, now)?;
+            }
+            for (lease, grant) in std::mem::take(&mut model.probes) {
+                router.probed(lease, Some(&report_of(&grant, AnswerClass::Success, None)), now, 0.0);
                 model.hear(&mut router, now)?;
             }
             if let Some(wake) = router.poll_timeout() {

@@ -53,6 +53,11 @@ impl Capabilities {
         before.is_none_or(|before| before.supports_tool_calling != supports_tool_calling)
     }
 
+    /// Whether anything was known.
+    pub fn forget(&mut self, provider: &str) -> bool {
+        self.rows.remove(provider).is_some()
+    }
+
     /// In the order of their ids.
     pub fn rows(&self) -> impl Iterator<Item = &Capability> {
         self.rows.values()
@@ -91,6 +96,18 @@ pub fn load(state: &StateDir) -> Result<Capabilities, StoreError> {
         kept.display()
     );
     Ok(Capabilities::default())
+}
+
+/// The same, and nothing is moved.
+pub fn peek(state: &StateDir) -> Result<Capabilities, StoreError> {
+    let path = state.capabilities();
+    match disk::read_bounded(&path, CAPABILITIES_BYTES_MAX) {
+        Ok(bytes) => Ok(decode(&bytes).unwrap_or_default()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::FileTooLarge) => {
+            Ok(Capabilities::default())
+        }
+        Err(error) => Err(StoreError::io("reading", &path, &error)),
+    }
 }
 
 pub(super) fn decode(bytes: &[u8]) -> Result<Capabilities, String> {

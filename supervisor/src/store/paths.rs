@@ -113,9 +113,15 @@ impl StateDir {
         self.supervisor().join("socket")
     }
 
-    /// Until when which provider asked not to be asked.
+    /// What is known of the provider accounts.
     #[must_use]
     pub fn routes(&self) -> PathBuf {
+        self.supervisor().join("routes.json")
+    }
+
+    /// Where the first versions kept it.
+    #[must_use]
+    pub fn first_routes(&self) -> PathBuf {
         self.root.join("routes.json")
     }
 

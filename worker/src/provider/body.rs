@@ -1,9 +1,9 @@
 //! The body of an answer, read under its clocks into a reply.
 //!
 //! What kind of body it is, is seen by its first byte: servers name streams `text/plain` and answer a request for a stream
-//! with one JSON object (spec §5: that is a reply). Bytes are pulled one chunk at a time; nothing is read ahead.
+//! with one JSON document (spec §5: that is a reply). Bytes are pulled one chunk at a time; nothing is read ahead.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -58,6 +58,8 @@ pub(super) struct Body {
     /// Until the first content came.
     content_deadline: Option<Instant>,
     last_byte: Option<Instant>,
+    /// The provider's clock when the answer began, and ours.
+    begun: (SystemTime, Instant),
     /// Until what follows the reply has come. A moment, not a silence: pings would put that off for ever.
     goodbye: Option<Instant>,
     /// Bytes of the reply in the stream's events, as far as they were text; at least one for a piece of anything else.
@@ -79,14 +81,21 @@ impl From<Silence> for Failure {
 }
 
 impl Body {
-    /// `content_deadline`: when the first content is due, `first_content` after the request began.
-    pub(super) fn new(answer: Answer, content_deadline: Instant, first_content: Duration, idle: Duration) -> Self {
+    /// `content_deadline`: when the first content is due, `first_content` after the request began. `clock`: the provider's.
+    pub(super) fn new(
+        answer: Answer,
+        clock: SystemTime,
+        content_deadline: Instant,
+        first_content: Duration,
+        idle: Duration,
+    ) -> Self {
         Body {
             answer,
             idle,
             first_content,
             content_deadline: Some(content_deadline),
             last_byte: None,
+            begun: (clock, Instant::now()),
             goodbye: None,
             came: 0,
         }
@@ -111,7 +120,7 @@ impl Body {
         // What came of a byte order mark that is not whole yet.
         let mut begun = Vec::new();
         loop {
-            let Some(chunk) = self.chunk().await? else { return Err(Failure::trouble(&Trouble::Cut)) };
+            let Some(chunk) = self.chunk().await? else { return Err(self.trouble(&Trouble::Cut)) };
             on_progress(Progress::Bytes(chunk.len()));
             begun.extend_from_slice(&chunk);
             if MARK.starts_with(&begun) {
@@ -129,6 +138,12 @@ impl Body {
                 Shape::Neither => Err(Failure::no_stream(&content_type)),
             };
         }
+    }
+
+    /// A stream may be minutes old when its error comes.
+    pub(super) fn trouble(&self, trouble: &Trouble) -> Failure {
+        let (clock, since) = self.begun;
+        Failure::trouble(trouble, clock + since.elapsed())
     }
 
     async fn chunk(&mut self) -> Result<Option<Bytes>, Silence> {
@@ -158,7 +173,8 @@ enum Shape {
 
 fn shape(first: u8, content_type: &str) -> Shape {
     match first {
-        b'{' => Shape::Json,
+        // A list: Gemini's, where it does not stream events.
+        b'{' | b'[' => Shape::Json,
         _ if content_type.contains("event-stream") => Shape::Events,
         // data, event, id, retry, a comment: the beginnings of an event stream's lines.
         b'd' | b'e' | b'i' | b'r' | b':' => Shape::Events,
@@ -182,13 +198,13 @@ where
         on_progress(Progress::Bytes(chunk.len()));
         bytes.extend_from_slice(&chunk);
         if bytes.len() > BODY_BYTES_MAX {
-            return Err(Failure::trouble(&Trouble::TooLarge(BODY_BYTES_MAX)));
+            return Err(body.trouble(&Trouble::TooLarge(BODY_BYTES_MAX)));
         }
     }
     let text = String::from_utf8_lossy(&bytes);
     let text = text.trim_start_matches('\u{FEFF}');
     on_progress(Progress::Raw(Raw::Body(text)));
-    let delta = assembler.whole(text).map_err(|trouble| Failure::trouble(&trouble))?;
+    let delta = assembler.whole(text).map_err(|trouble| body.trouble(&trouble))?;
     show(&delta, on_progress);
     Ok(assembler)
 }
@@ -212,10 +228,10 @@ where
             None => decoder.end(),
         }
         loop {
-            let event = decoder.poll().map_err(|error| Failure::trouble(&Trouble::Unreadable(error.to_string())))?;
+            let event = decoder.poll().map_err(|error| body.trouble(&Trouble::Unreadable(error.to_string())))?;
             let Some(event) = event else { break };
             on_progress(Progress::Raw(Raw::Event { name: &event.name, data: &event.data }));
-            let delta = assembler.event(&event.name, &event.data).map_err(|trouble| Failure::trouble(&trouble))?;
+            let delta = assembler.event(&event.name, &event.data).map_err(|trouble| body.trouble(&trouble))?;
             if delta.content {
                 body.came += (delta.text.len() as u64).max(1);
                 body.content_deadline = None;
@@ -242,7 +258,7 @@ where
             on_progress(Progress::Bytes(chunk.len()));
             came += chunk.len();
             if came > STREAM_BYTES_MAX {
-                return Err(Failure::trouble(&Trouble::TooLarge(STREAM_BYTES_MAX)));
+                return Err(body.trouble(&Trouble::TooLarge(STREAM_BYTES_MAX)));
             }
         }
     }

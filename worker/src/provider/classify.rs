@@ -4,7 +4,7 @@
 
 #![deny(clippy::disallowed_methods)]
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, header};
 use ukai_protocol::job::CauseKind;
@@ -100,15 +100,19 @@ impl Failure {
         Failure::new(AnswerClass::Closed, signature, detail)
     }
 
-    /// A 200 whose content is no reply.
+    /// A 200 whose content is no reply. `now`: the provider's clock.
     #[must_use]
-    pub fn trouble(trouble: &Trouble) -> Self {
+    pub fn trouble(trouble: &Trouble, now: SystemTime) -> Self {
         let detail = trouble.to_string();
         match trouble {
             Trouble::Told(error) => {
-                let told = Told::read(error);
-                let class = told.meaning().unwrap_or(AnswerClass::Unavailable);
-                Failure::new(class, &told.signature("stream"), &format!("{detail}: {}", told.message))
+                let told = Told::read(error, now);
+                // A limit that is told inside an answer is an error inside an answer (the table's row for it), with the
+                // wait that it names.
+                let meaning = told.meaning().filter(|class| *class != AnswerClass::RateLimited);
+                let class = meaning.or(told.no_entry()).unwrap_or(AnswerClass::Unavailable);
+                let failure = Failure::new(class, &told.signature("stream"), &format!("{detail}: {}", told.message));
+                failure.waiting(told.wait)
             }
             Trouble::Filtered => Failure::new(AnswerClass::Rejected, "stream:filter", &detail),
             Trouble::Cut => Failure::new(AnswerClass::Unavailable, "stream:cut", &detail),
@@ -143,6 +147,17 @@ impl Failure {
         Failure { fatal: Some(CauseKind::Internal), ..Failure::new(AnswerClass::Withdrawn, "internal", detail) }
     }
 
+    /// Adds a "not before" that stood in the body. An answer about the request itself names none: what looks like one
+    /// there may be a quotation of it.
+    fn waiting(self, wait: Option<Wait>) -> Self {
+        let is_about_the_provider =
+            matches!(self.class, AnswerClass::RateLimited | AnswerClass::Unavailable | AnswerClass::Closed);
+        Failure {
+            wait: retry_after::latest(self.wait.into_iter().chain(wait.filter(|_| is_about_the_provider))),
+            ..self
+        }
+    }
+
     /// The key, where the provider or a library repeated it, is masked.
     #[must_use]
     pub fn without(mut self, key: Option<&str>) -> Self {
@@ -154,15 +169,16 @@ impl Failure {
     }
 }
 
-/// An answer whose status is not 200.
+/// An answer whose status is not 200, without what its headers say of waiting. `now`: the provider's clock.
 #[must_use]
-pub fn refused(status: u16, headers: &HeaderMap, body: &str) -> Failure {
-    let told = Told::body(body);
+pub fn refused(status: u16, headers: &HeaderMap, body: &str, now: SystemTime) -> Failure {
+    let told = Told::body(body, now);
     let class = told.meaning().filter(|_| status >= 400).unwrap_or(match status {
         429 => AnswerClass::RateLimited,
         401..=403 => AnswerClass::Closed,
         413 => AnswerClass::ContextOverflow,
-        408 | 500.. => AnswerClass::Unavailable,
+        // 499: Google's, for a call that was given up on its side.
+        408 | 499 | 500.. => AnswerClass::Unavailable,
         400..=499 => AnswerClass::Rejected,
         // Not an answer of an API: what stands in between may be gone in a minute.
         _ => AnswerClass::Unavailable,
@@ -175,13 +191,14 @@ pub fn refused(status: u16, headers: &HeaderMap, body: &str) -> Failure {
         detail.push_str(": ");
         detail.push_str(&told.message);
     }
-    Failure::new(class, &told.signature(&format!("http:{status}")), &detail)
+    Failure::new(class, &told.signature(&format!("http:{status}")), &detail).waiting(told.wait)
 }
 
-/// Adds what the headers say, whatever the status.
+/// Adds what the headers say, whatever the status: the later of their "not before" and the body's.
 #[must_use]
-pub fn with_headers(failure: Failure, headers: &HeaderMap, received_at: std::time::SystemTime) -> Failure {
-    Failure { wait: retry_after::wait(headers, received_at), limits_seen: retry_after::limits_seen(headers), ..failure }
+pub fn with_headers(failure: Failure, headers: &HeaderMap, received_at: SystemTime) -> Failure {
+    let waits = failure.wait.into_iter().chain(retry_after::wait(headers, received_at));
+    Failure { wait: retry_after::latest(waits), limits_seen: retry_after::limits_seen(headers), ..failure }
 }
 
 fn redirected(status: u16, headers: &HeaderMap) -> Option<&str> {
@@ -211,108 +228,4 @@ fn is_invisible(c: char) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(quirk: &str, status: u16, body: &str, expected: AnswerClass) {
-        let failure = refused(status, &HeaderMap::new(), body);
-        assert_eq!(failure.class, expected, "{quirk}: {failure:?}");
-    }
-
-    #[test]
-    fn the_status_decides() {
-        use AnswerClass::*;
-        for status in [408, 500, 501, 502, 503, 504, 520, 529] {
-            check("unavailable", status, "", Unavailable);
-        }
-        for status in [401, 402, 403] {
-            check("closed", status, "", Closed);
-        }
-        for status in [400, 404, 405, 409, 410, 415, 418, 422, 451] {
-            check("rejected", status, "", Rejected);
-        }
-        check("limited", 429, "", RateLimited);
-        check("too large", 413, "", ContextOverflow);
-        for status in [301, 302, 307, 308, 304, 204, 206] {
-            check("no answer of an API", status, "", Unavailable);
-        }
-    }
-
-    #[test]
-    fn the_body_knows_better() {
-        use AnswerClass::*;
-        #[rustfmt::skip]
-        let cases = [
-            ("OpenAI: too long", 400, r#"{"error":{"message":"This model's maximum context length is 128000 tokens.","type":"invalid_request_error","code":"context_length_exceeded"}}"#, ContextOverflow),
-            ("Anthropic: too long", 400, r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#, ContextOverflow),
-            ("Anthropic: input and output", 400, r#"{"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 190000 + 21333 > 200000"}}"#, ContextOverflow),
-            ("llama.cpp: too long", 400, r#"{"error":{"code":400,"message":"request (4476 tokens) exceeds the available context size (4096 tokens)","type":"exceed_context_size_error"}}"#, ContextOverflow),
-            ("a gateway wraps it as 500", 500, r#"{"error":{"message":"litellm: prompt is too long"}}"#, ContextOverflow),
-            ("OpenAI: can never fit into a minute", 429, r#"{"error":{"message":"Request too large for gpt-4o: Limit 30000, Requested 40000. The input or output tokens must be reduced in order to run successfully.","type":"tokens","code":"rate_limit_exceeded"}}"#, ContextOverflow),
-            ("OpenAI: quota", 429, r#"{"error":{"message":"You exceeded your current quota, please check your plan and billing details.","type":"insufficient_quota","code":"insufficient_quota"}}"#, Closed),
-            ("OpenAI: a limit that passes", 429, r#"{"error":{"message":"Rate limit reached for gpt-4o on tokens per min (TPM)","type":"tokens","code":"rate_limit_exceeded"}}"#, RateLimited),
-            ("Anthropic: a limit that passes", 429, r#"{"type":"error","error":{"type":"rate_limit_error","message":"This request would exceed your organization's rate limit of 40,000 input tokens per minute"}}"#, RateLimited),
-            ("Anthropic: no money, as 400", 400, r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API."}}"#, Closed),
-            ("GLM: no money, as 429", 429, r#"{"error":{"code":"1113","message":"余额不足或无可用资源包,请充值。"}}"#, Closed),
-            ("Moonshot: quota", 429, r#"{"error":{"type":"exceeded_current_quota_error","message":"suspended"}}"#, Closed),
-            ("Gemini: a day's quota, in a list", 429, r#"[{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"You exceeded your current quota","details":[{"violations":[{"quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]}]}}]"#, Closed),
-            ("Gemini: a minute's quota", 429, r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"You exceeded your current quota","details":[{"violations":[{"quotaId":"GenerateRequestsPerMinutePerProjectPerModel"}]}]}}"#, RateLimited),
-            ("Azure: content filter", 400, r#"{"error":{"code":"content_filter","message":"The response was filtered"}}"#, Rejected),
-            ("a forbidden filter is no key problem", 403, r#"{"error":{"code":403,"message":"requires moderation","metadata":{"flagged_input":"x"}}}"#, Rejected),
-            ("Ollama: no tools", 400, r#"{"error":{"message":"registry.ollama.ai/library/gemma3:4b does not support tools","type":"api_error"}}"#, NoTools),
-            ("OpenRouter: no tools", 404, r#"{"error":{"message":"No endpoints found that support tool use. To learn more about provider routing, visit: x","code":404}}"#, NoTools),
-            ("vLLM: no tools", 400, r#"{"error":{"message":"\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set","code":400}}"#, NoTools),
-            ("no such model", 404, r#"{"error":{"message":"The model `x` does not exist","code":"model_not_found"}}"#, Rejected),
-            ("wrong key", 401, r#"{"error":{"message":"Incorrect API key provided","code":"invalid_api_key"}}"#, Closed),
-            ("overloaded", 529, r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, Unavailable),
-            ("a page of a proxy", 502, "<html>Bad Gateway</html>", Unavailable),
-            ("Bedrock's throttle is no overflow", 429, r#"{"message":"Too many tokens, please wait before trying again."}"#, RateLimited),
-        ];
-        for (quirk, status, body, expected) in cases {
-            check(quirk, status, body, expected);
-        }
-    }
-
-    #[test]
-    fn an_error_inside_a_stream() {
-        use AnswerClass::*;
-        for (quirk, error, expected) in [
-            ("overloaded", serde_json::json!({"type": "overloaded_error", "message": "Overloaded"}), Unavailable),
-            ("limited", serde_json::json!({"type": "rate_limit_error", "message": "slow down"}), Unavailable),
-            (
-                "too long",
-                serde_json::json!({"type": "invalid_request_error", "message": "prompt is too long"}),
-                ContextOverflow,
-            ),
-            ("no money", serde_json::json!({"code": "insufficient_quota"}), Closed),
-            ("MiniMax", serde_json::json!({"status_code": 1008, "status_msg": "insufficient balance"}), Closed),
-            ("a bare text", serde_json::json!("boom"), Unavailable),
-        ] {
-            let failure = Failure::trouble(&Trouble::Told(error));
-            assert_eq!(failure.class, expected, "{quirk}: {failure:?}");
-        }
-        let depth = Failure::trouble(&Trouble::Depth { tool: "Read".into(), depth: 33 });
-        assert_eq!((depth.class, depth.fatal), (Success, Some(CauseKind::Depth)));
-    }
-
-    #[test]
-    fn detail_and_signature_are_fit_to_be_shown() {
-        let body = format!(
-            r#"{{"error":{{"type":"x_error","code":"say hello","message":"key sk-secret-1 \u001b[31mred\n{}"}}}}"#,
-            "y".repeat(5_000)
-        );
-        let failure = refused(400, &HeaderMap::new(), &body).without(Some("sk-secret-1"));
-        assert!(!failure.detail.contains("sk-secret-1") && failure.detail.contains("[key]"), "{}", failure.detail);
-        assert!(failure.detail.starts_with("HTTP 400: key"), "{}", failure.detail);
-        assert!(failure.detail.chars().all(|c| !c.is_control()) && failure.detail.chars().count() < 600);
-        assert_eq!(failure.signature, "http:400 type=x_error", "a code of two words is prose");
-    }
-
-    #[test]
-    fn a_redirect_names_the_host_and_nothing_more() {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::LOCATION, http::HeaderValue::from_static("https://other.example/login?token=abc"));
-        let detail = refused(302, &headers, "").detail;
-        assert!(detail.contains("`other.example`") && !detail.contains("abc"), "{detail}");
-    }
-}
+mod tests;

@@ -11,6 +11,7 @@ pub mod sse;
 #[cfg(test)]
 mod tests;
 mod told;
+mod told_wait;
 pub mod wire;
 
 use std::collections::HashSet;
@@ -71,13 +72,31 @@ pub struct Answered {
 /// What the router is told of an attempt.
 #[must_use]
 pub fn report(grant: &Grant, result: &Result<Answered, Failure>) -> Report {
-    let (class, wait, limits_seen, usage, signature) = match result {
-        Ok(answered) => {
-            (AnswerClass::Success, answered.wait, answered.limits_seen, Some(answered.usage), String::new())
-        }
-        Err(failure) => (failure.class, failure.wait, failure.limits_seen, failure.spent, failure.signature.clone()),
+    let report = Report {
+        lease: grant.lease,
+        generation: grant.generation,
+        account: grant.account.clone(),
+        ..Report::default()
     };
-    Report { lease: grant.lease, generation: grant.generation, class, wait, limits_seen, usage, signature }
+    match result {
+        Ok(answered) => Report {
+            class: AnswerClass::Success,
+            wait: answered.wait,
+            limits_seen: answered.limits_seen,
+            usage: Some(answered.usage),
+            tools: (!answered.reply.calls.is_empty()).then_some(true),
+            ..report
+        },
+        Err(failure) => Report {
+            class: failure.class,
+            wait: failure.wait,
+            limits_seen: failure.limits_seen,
+            usage: failure.spent,
+            tools: (failure.class == AnswerClass::NoTools).then_some(false),
+            signature: failure.signature.clone(),
+            ..report
+        },
+    }
 }
 
 /// A provider may re-use ids between turns; in the conversation each stands once.
@@ -120,7 +139,7 @@ async fn ask<F>(
 where
     F: FnMut(Progress<'_>) + Send,
 {
-    let url = wire::url(grant.wire, &grant.url);
+    let url = wire::url(grant.wire, &grant.url, request.model);
     let headers = wire::headers(grant.wire, grant.key.as_ref())
         .map_err(|error| Failure::closed("request:key", &error.to_string()))?;
     let body = wire::body(grant.wire, request, &grant.provider, &url)
@@ -138,15 +157,16 @@ where
     };
     let received_at = SystemTime::now();
     let answer_headers = answer.headers.clone();
+    let clock = retry_after::clock(&answer_headers, received_at);
     let told = |failure| classify::with_headers(failure, &answer_headers, received_at);
     on_progress(Progress::Raw(Raw::Head { status: answer.status, headers: &answer_headers }));
 
     if answer.status != 200 {
         let body = body::refusal(&mut answer).await;
         on_progress(Progress::Raw(Raw::Body(&body)));
-        return Err(told(classify::refused(answer.status, &answer_headers, &body)));
+        return Err(told(classify::refused(answer.status, &answer_headers, &body, clock)));
     }
-    let mut body = Body::new(answer, deadline, first_content, Duration::from_millis(grant.timeouts.idle_ms));
+    let mut body = Body::new(answer, clock, deadline, first_content, Duration::from_millis(grant.timeouts.idle_ms));
     let assembler = match body.read(Assembler::new(grant.wire), &mut on_progress).await {
         Ok(assembler) => assembler,
         Err(failure) => return Err(Failure { spent: spent(sent, body.came()), ..told(failure) }),
@@ -154,7 +174,7 @@ where
     let mut fresh = || uuid::Uuid::new_v4().to_string();
     let reply = assembler
         .finish(&grant.provider, &mut Ids::new(used, &mut fresh))
-        .map_err(|trouble| Failure { spent: spent(sent, body.came()), ..told(Failure::trouble(&trouble)) })?;
+        .map_err(|trouble| Failure { spent: spent(sent, body.came()), ..told(body.trouble(&trouble)) })?;
     let usage = reply.usage.or_estimated(sent.div_ceil(BYTES_PER_TOKEN), reply.bytes.div_ceil(BYTES_PER_TOKEN));
     Ok(Answered {
         reply,

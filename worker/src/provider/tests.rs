@@ -1,5 +1,7 @@
 //! [`attempt`] against real sockets that misbehave. A server here plays one connection and tells what it was sent.
 
+mod wires;
+
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -127,9 +129,15 @@ fn grant(url: String, timeouts: Timeouts) -> Grant {
 }
 
 async fn ask_with(acts: Vec<Act>, timeouts: Timeouts, cancel: CancellationToken) -> Asked {
+    ask_on(Wire::Openai, acts, timeouts, cancel).await
+}
+
+async fn ask_on(wire: Wire, acts: Vec<Act>, timeouts: Timeouts, cancel: CancellationToken) -> Asked {
     let server = serve(acts).await;
     let http = Http::with_roots(None).expect("built");
-    let grant = grant(server.url, timeouts);
+    // The address as that wire's documentation gives it.
+    let url = if wire == Wire::Openai { server.url } else { server.url.trim_end_matches("/v1").to_owned() };
+    let grant = Grant { wire, ..grant(url, timeouts) };
     let messages = [Message::User { text: "hello".into() }.into()];
     let request = Request { model: "m", system: None, messages: &messages, tools: &[], max_output: 100 };
     let (mut text, mut bytes) = (String::new(), 0);

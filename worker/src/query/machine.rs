@@ -251,8 +251,8 @@ impl Machine {
         match answer {
             Answer::Wait { why, until_ms } => {
                 let why = match why {
-                    WaitWhy::NotBefore | WaitWhy::Backoff => WaitingFor::Provider,
-                    WaitWhy::Concurrency => WaitingFor::Lease,
+                    WaitWhy::NotBefore | WaitWhy::Backoff | WaitWhy::Breaker => WaitingFor::Provider,
+                    WaitWhy::Concurrency | WaitWhy::Rate => WaitingFor::Lease,
                 };
                 self.record(Event::Waiting { why, wait_ms: until_ms });
             }

@@ -10,6 +10,7 @@ use super::provider::Provider as Scripted;
 use crate::cli::context::{Context, worker_program};
 use crate::cli::failure::Failure;
 use crate::policy_file;
+use crate::route::account::Rates;
 use crate::settings::{Provider, Settings};
 
 /// Plain words, so that `git grep` and `grep` read them as Grep does.
@@ -54,6 +55,7 @@ pub(super) fn settings(context: &Context, scripted: &Scripted) -> Result<Setting
         timeouts: Timeouts::default(),
         max_concurrency: None,
         supports_tools: None,
+        rates: Rates::default(),
     };
     Ok(Settings {
         state_dir: context.state.root().to_owned(),
@@ -64,6 +66,7 @@ pub(super) fn settings(context: &Context, scripted: &Scripted) -> Result<Setting
         term_grace: Duration::from_secs(3),
         orphan_grace: Duration::from_secs(10),
         providers: PROVIDERS.iter().map(provider).collect(),
+        park: false,
         worker_program: worker_program()?,
     })
 }

@@ -33,7 +33,7 @@ impl Provider {
     pub fn base_url(&self, wire: Wire) -> String {
         match wire {
             Wire::Openai => format!("{}/v1", self.url),
-            Wire::Anthropic => self.url.clone(),
+            Wire::Anthropic | Wire::Gemini => self.url.clone(),
         }
     }
 }

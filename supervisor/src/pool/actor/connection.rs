@@ -128,6 +128,7 @@ impl State {
             ToSupervisor::Ask(ask) => LeaseWord::Ask(ask),
             ToSupervisor::Withdraw { call } => LeaseWord::Withdraw { call },
             ToSupervisor::Report(report) => LeaseWord::Report(report),
+            ToSupervisor::Returned => LeaseWord::Returned,
         };
         // A stopped worker gets no lease; a lost link's asker is gone.
         if self.link.as_ref().is_some_and(|current| current.id == link) && self.stop.is_none() {

@@ -1,6 +1,6 @@
-//! What is ticked, what is not, and that no key is in any of it.
+//! The checklist says what was seen and nothing else, and no file of the evidence holds the key.
 
-use ukai_protocol::lease::{AnswerClass, Grant, LimitsSeen, Report, Timeouts};
+use ukai_protocol::lease::{AnswerClass, Grant, Report, Timeouts};
 use ukai_protocol::message::Usage;
 use ukai_protocol::probe::ProbeKind;
 
@@ -49,15 +49,7 @@ fn everything() -> Vec<(u32, Seen)> {
 }
 
 fn probed(observations: Vec<(u32, Seen)>) -> ProbedProvider {
-    let report = Report {
-        lease: 1,
-        generation: 1,
-        class: AnswerClass::Success,
-        wait: None,
-        limits_seen: LimitsSeen::default(),
-        usage: None,
-        signature: String::new(),
-    };
+    let report = Report { lease: 1, generation: 1, class: AnswerClass::Success, ..Report::default() };
     let observations = observations.into_iter().map(|(request, seen)| Observation { request, seen }).collect();
     let answer = ProbeAnswer { report, detail: format!("fine with {KEY}"), tools: Some(true), observations };
     ProbedProvider::new(&request(), Ok::<_, String>(answer))

@@ -18,7 +18,7 @@ use ukai_protocol::process_tree;
 use ukai_protocol::run_state::{OpenCall, RunState, Stage};
 
 use super::kept::{self, CLEARED};
-use super::{free, put_aside, put_aside_file};
+use super::{free, put_aside};
 use crate::store::error::StoreError;
 use crate::store::event_log::{self, Record};
 use crate::store::loader::{self, Opened};
@@ -26,7 +26,7 @@ use crate::store::lock::Lock;
 use crate::store::log_file::{self, LogFile, ReadError};
 use crate::store::paths::StateDir;
 use crate::store::recovery::{Part, Replay};
-use crate::store::routes::{self, RoutesError};
+use crate::store::routes;
 use crate::store::spec_file;
 
 /// A log is copied in pieces of this size, each synced: few syncs, and nothing to the memory.
@@ -49,8 +49,6 @@ pub enum ClearError {
     NoSpec { job: JobId, why: String, place: PathBuf },
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("reading {path} to clear it: {why}", path = path.display())]
-    Routes { path: PathBuf, why: String },
 }
 
 /// What clearing came to.
@@ -64,16 +62,9 @@ pub struct Cleared {
 
 /// Files that are of no run: whoever needs one begins without it.
 pub fn clear_file(state: &StateDir, name: &str, _lock: &Lock) -> Result<Cleared, ClearError> {
-    let in_place = state.routes();
-    // Of an ukai that was never started since: it is put aside now.
-    if in_place.file_name().is_some_and(|file| file == name) {
-        match routes::load(&in_place) {
-            Ok(_) => {}
-            Err(RoutesError::Damaged { .. }) => drop(put_aside_file(state, &in_place)?),
-            Err(RoutesError::Io { error, .. }) => {
-                return Err(ClearError::Routes { path: in_place, why: error.to_string() });
-            }
-        }
+    if name == routes::NAME {
+        // Of an ukai that was never started since: what does not verify is put aside now.
+        routes::recover(state)?;
     }
     let folder = state.quarantine();
     let bad = uncleared(&folder)?.into_iter().filter(|file| kept::original(file) == name);

@@ -141,11 +141,7 @@ fn why(path: &Path) -> io::Result<String> {
             snapshot::Loaded::Bad(why) => why,
             snapshot::Loaded::Missing | snapshot::Loaded::Sound(_) => sound,
         }),
-        "routes.json" => match routes::load(path) {
-            Ok(_) => Ok(sound),
-            Err(routes::RoutesError::Damaged { why, .. }) => Ok(why),
-            Err(routes::RoutesError::Io { error, .. }) => Err(error),
-        },
+        routes::NAME => Ok(routes::verify(path)?.err().unwrap_or(sound)),
         "capabilities.json" => {
             bounded(capabilities::CAPABILITIES_BYTES_MAX, &|bytes| capabilities::decode(bytes).map(drop))
         }

@@ -145,7 +145,9 @@ fn blocks<'a>(message: &'a Message, provider: &str) -> Vec<Block<'a>> {
         Message::Assistant { text, calls, .. } if text.trim().is_empty() && calls.is_empty() => Vec::new(),
         Message::Assistant { text: said, calls, opaque } => {
             let own = opaque.iter().filter(|opaque| opaque.provider == provider);
-            let kept = own.map(|opaque| Block::Kept(&opaque.data.0));
+            // A provider that is asked over another wire than before left what is no block here.
+            let is_block = |data: &&Map<String, Value>| data.get("type").is_some_and(Value::is_string);
+            let kept = own.map(|opaque| &opaque.data.0).filter(is_block).map(Block::Kept);
             let calls = calls.iter().map(|call| Block::ToolUse {
                 id: &call.id,
                 name: clean::name(&call.tool),

@@ -1,4 +1,4 @@
-//! A reply while it arrives, and what it is in the end. Both wires fill one, so that the rules on calls stand once.
+//! A reply while it arrives, and what it is in the end. All wires fill one, so that the rules on calls stand once.
 //!
 //! Arguments are never mended (spec §3): what was cut, or is no object, is kept as it came and marked broken, and the
 //! model is told. The pieces are kept as text until the end, since only the end tells whether they are whole.
@@ -91,6 +91,8 @@ pub(super) struct Slot {
     pub args: String,
     /// The wire said that it is complete.
     pub closed: bool,
+    /// Why it cannot be run whatever its arguments look like, where the wire itself said so.
+    pub unusable: Option<&'static str>,
 }
 
 impl Slot {
@@ -190,7 +192,8 @@ impl Draft {
         for (place, slot) in self.slots.into_iter().enumerate() {
             let id = ids.assign(slot.id.as_deref());
             let tool = clean::text(&slot.name).into_owned();
-            let args = arguments(&tool, slot.args, slot.closed, cut == Some(place))?;
+            let broken = slot.unusable.or((cut == Some(place)).then_some(CUT));
+            let args = arguments(&tool, slot.args, slot.closed, broken)?;
             calls.push(Call { id, tool, args });
         }
         let opaque = self.opaque.into_iter();
@@ -199,25 +202,28 @@ impl Draft {
     }
 }
 
-fn arguments(tool: &str, text: String, closed: bool, cut: bool) -> Result<Args, Trouble> {
+const CUT: &str = "the reply was cut before its arguments ended";
+
+/// `broken`: why they are not to be used, whatever they are.
+fn arguments(tool: &str, text: String, closed: bool, broken: Option<&str>) -> Result<Args, Trouble> {
     let depth = clean::depth(&text);
     if depth > ARGS_DEPTH_MAX {
         return Err(Trouble::Depth { tool: tool.to_owned(), depth });
     }
-    let broken = |text: String, why: String| Args::Broken { text: clean::text(&text).into_owned(), why };
-    if cut {
-        return Ok(broken(text, "the reply was cut before its arguments ended".to_owned()));
+    let kept = |text: String, why: String| Args::Broken { text: clean::text(&text).into_owned(), why };
+    if let Some(why) = broken {
+        return Ok(kept(text, why.to_owned()));
     }
     if text.trim().is_empty() {
         // A call without arguments is spelled so; a call that was cut before its first one looks the same.
         return Ok(match closed {
             true => Args::Whole(Json::default()),
-            false => broken(text, "its arguments never came".to_owned()),
+            false => kept(text, "its arguments never came".to_owned()),
         });
     }
     Ok(match clean::parse(&text) {
         Ok(Value::Object(map)) => Args::Whole(Json(clean::object(Cow::Owned(map)).into_owned())),
-        Ok(_) => broken(text, "its arguments are no JSON object".to_owned()),
-        Err(error) => broken(text, format!("its arguments are no JSON: {error}")),
+        Ok(_) => kept(text, "its arguments are no JSON object".to_owned()),
+        Err(error) => kept(text, format!("its arguments are no JSON: {error}")),
     })
 }

@@ -8,6 +8,7 @@
 pub mod anthropic;
 pub mod clean;
 pub mod draft;
+pub mod gemini;
 pub mod ids;
 pub mod openai;
 #[cfg(test)]
@@ -59,25 +60,32 @@ pub fn body(wire: Wire, request: &Request<'_>, provider: &str, url: &str) -> ser
     match wire {
         Wire::Openai => openai::body(request, provider, url),
         Wire::Anthropic => anthropic::body(request, provider),
+        Wire::Gemini => gemini::body(request, provider),
     }
 }
 
 /// Where the request goes: `base` and the wire's path, a version part that stands in both only once.
 #[must_use]
-pub fn url(wire: Wire, base: &str) -> String {
+pub fn url(wire: Wire, base: &str, model: &str) -> String {
     let (version, path) = match wire {
         Wire::Openai => ("", "/chat/completions"),
         Wire::Anthropic => ("/v1", "/messages"),
+        Wire::Gemini => return gemini::url(base, model),
     };
-    let (place, query) = match base.trim().split_once('?') {
-        Some((place, query)) => (place, Some(query)),
-        None => (base.trim(), None),
-    };
-    let place = place.trim_end_matches('/');
+    let (place, query) = place_and_query(base);
     let place = place.strip_suffix(path).unwrap_or(place).trim_end_matches('/');
     let version = if place.ends_with(version) { "" } else { version };
     let query = query.map(|query| format!("?{query}")).unwrap_or_default();
     format!("{place}{version}{path}{query}")
+}
+
+/// The address without slashes at its end, and what stands behind `?`.
+fn place_and_query(base: &str) -> (&str, Option<&str>) {
+    let (place, query) = match base.trim().split_once('?') {
+        Some((place, query)) => (place, Some(query)),
+        None => (base.trim(), None),
+    };
+    (place.trim_end_matches('/'), query)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +104,7 @@ pub fn headers(wire: Wire, key: Option<&Secret>) -> Result<HeaderMap, BadKey> {
         let (name, text) = match wire {
             Wire::Openai => (AUTHORIZATION, format!("Bearer {}", key.expose())),
             Wire::Anthropic => (HeaderName::from_static("x-api-key"), key.expose().to_owned()),
+            Wire::Gemini => (HeaderName::from_static("x-goog-api-key"), key.expose().to_owned()),
         };
         let mut value = HeaderValue::from_str(&text).map_err(|_| BadKey)?;
         value.set_sensitive(true);
@@ -109,6 +118,7 @@ pub fn headers(wire: Wire, key: Option<&Secret>) -> Result<HeaderMap, BadKey> {
 pub enum Assembler {
     Openai(openai::Stream),
     Anthropic(anthropic::Stream),
+    Gemini(gemini::Stream),
 }
 
 impl Assembler {
@@ -117,6 +127,7 @@ impl Assembler {
         match wire {
             Wire::Openai => Assembler::Openai(openai::Stream::default()),
             Wire::Anthropic => Assembler::Anthropic(anthropic::Stream::default()),
+            Wire::Gemini => Assembler::Gemini(gemini::Stream::default()),
         }
     }
 
@@ -125,6 +136,7 @@ impl Assembler {
         match self {
             Assembler::Openai(stream) => stream.event(name, data),
             Assembler::Anthropic(stream) => stream.event(name, data),
+            Assembler::Gemini(stream) => stream.event(name, data),
         }
     }
 
@@ -133,6 +145,7 @@ impl Assembler {
         match self {
             Assembler::Openai(stream) => stream.whole(body),
             Assembler::Anthropic(stream) => stream.whole(body),
+            Assembler::Gemini(stream) => stream.whole(body),
         }
     }
 
@@ -142,6 +155,7 @@ impl Assembler {
         match self {
             Assembler::Openai(stream) => stream.is_done(),
             Assembler::Anthropic(stream) => stream.is_done(),
+            Assembler::Gemini(stream) => stream.is_done(),
         }
     }
 
@@ -151,6 +165,7 @@ impl Assembler {
         match self {
             Assembler::Openai(stream) => stream.may_end(),
             Assembler::Anthropic(stream) => stream.may_end(),
+            Assembler::Gemini(stream) => stream.may_end(),
         }
     }
 
@@ -162,6 +177,7 @@ impl Assembler {
         match self {
             Assembler::Openai(stream) => stream.finish(provider, ids),
             Assembler::Anthropic(stream) => stream.finish(provider, ids),
+            Assembler::Gemini(stream) => stream.finish(provider, ids),
         }
     }
 }
@@ -179,6 +195,8 @@ fn count_at(value: &Value, pointer: &str) -> u64 {
 
 /// The error that a document tells of, if it does.
 fn error_in(event: &str, value: &Value) -> Option<Value> {
+    // Google wraps one in a list, on its OpenAI endpoint too.
+    let value = value.get(0).unwrap_or(value);
     let is_empty = |error: &Value| match error {
         Value::Null | Value::Bool(false) => true,
         Value::String(text) => text.is_empty(),

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use ukai_protocol::message::{Call, Message, Stop};
 
 use super::draft::{Draft, Reply, Slot, Trouble};
@@ -198,6 +198,9 @@ impl Stream {
         let Some(choice) = chunk.get("choices").and_then(|choices| choices.get(0)) else {
             return Ok(Delta::default());
         };
+        if let Some(error) = broken_off(choice) {
+            return Err(Trouble::Told(error));
+        }
         let delta =
             if self.finished { Delta::default() } else { self.said(choice.get("delta").unwrap_or(&Value::Null))? };
         self.finish_reason(choice);
@@ -212,6 +215,9 @@ impl Stream {
         let Some(choice) = reply.pointer("/choices/0") else {
             return Err(Trouble::Unreadable("a JSON body without `choices`".to_owned()));
         };
+        if let Some(error) = broken_off(choice) {
+            return Err(Trouble::Told(error));
+        }
         self.usage(&reply);
         let delta = self.said(choice.get("message").unwrap_or(&Value::Null))?;
         self.finish_reason(choice);
@@ -244,7 +250,7 @@ impl Stream {
             "" | "null" => return,
             "stop" | "eos" | "end_turn" => Stop::End,
             "tool_calls" | "function_call" => Stop::Calls,
-            "length" | "max_tokens" | "model_length" => Stop::Length,
+            "length" | "max_tokens" | "model_length" | "model_context_window_exceeded" => Stop::Length,
             "content_filter" | "sensitive" => Stop::Filter,
             _ => Stop::Unknown,
         };
@@ -319,7 +325,7 @@ impl Stream {
             }
             Continued::Nothing => {
                 let (id, name) = (id.map(str::to_owned), name.to_owned());
-                self.draft.add_slot(Slot { index, id, name, args: args.into_owned(), closed: false })?
+                self.draft.add_slot(Slot { index, id, name, args: args.into_owned(), ..Slot::default() })?
             }
         };
         if let Some(extra) = piece.get(KEPT_WITH_CALL).filter(|extra| !extra.is_null()) {
@@ -360,6 +366,15 @@ impl Stream {
             false => Continued::Call(candidate),
         }
     }
+}
+
+/// An error that is told as a reason to end: what came before it is no reply. OpenRouter and Mistral say `error`, DeepSeek
+/// that its machines gave out, GLM that its network did.
+fn broken_off(choice: &Value) -> Option<Value> {
+    let reason = str_at(choice, "finish_reason");
+    let by_reason = || json!({"code": reason, "message": format!("the reply was broken off: {reason}")});
+    error_in("", choice)
+        .or_else(|| matches!(reason, "error" | "insufficient_system_resource" | "network_error").then(by_reason))
 }
 
 enum Continued {

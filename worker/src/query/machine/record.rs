@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use ukai_protocol::event::{Event, ToolStatus};
-use ukai_protocol::lease::{AnswerClass, Grant, LimitsSeen, Report};
+use ukai_protocol::lease::{AnswerClass, Grant, Report};
 use ukai_protocol::message::Usage;
 
 use super::{Effect, Machine};
@@ -71,11 +71,9 @@ pub(super) fn report(grant: &Grant, class: AnswerClass) -> Report {
     Report {
         lease: grant.lease,
         generation: grant.generation,
+        account: grant.account.clone(),
         class,
-        wait: None,
-        limits_seen: LimitsSeen::default(),
-        usage: None,
-        signature: String::new(),
+        ..Report::default()
     }
 }
 
