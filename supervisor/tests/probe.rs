@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ukai_protocol::frame::Role;
+use ukai_protocol::frame::{PROTOCOL_VERSION, Role};
 use ukai_protocol::lease::{AnswerClass, Grant, Report, Timeouts, Wire};
 use ukai_protocol::pipe;
 use ukai_protocol::probe::{ANSWER_BYTES_MAX, ProbeAnswer, ProbeKind, ProbeRequest};
@@ -118,7 +118,8 @@ async fn whatever_it_does_instead_is_told_apart_and_leaves_nobody() {
     check(&format!("echo 'no luck with {KEY}' >&2; exit 1"), "no luck with [key]").await;
     check("echo usage: worker FILE; exec cat >/dev/null", "Garbage").await;
     check("printf 'ukai\\001\\000\\001\\000'; exec cat >/dev/null", "version 1").await;
-    check("printf 'ukai\\003\\000\\001\\000\\377\\377\\377\\377'; exec cat >/dev/null", "too large").await;
+    let ours = format!("ukai\\{PROTOCOL_VERSION:03o}\\000\\001\\000");
+    check(&format!("printf '{ours}\\377\\377\\377\\377'; exec cat >/dev/null"), "too large").await;
     check("head -c 20 answer; exit 0", "Died").await;
     check("cat answer; exec cat >/dev/null", "about lease 8").await;
     check("exec sleep 300", "Late").await;
