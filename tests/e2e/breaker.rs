@@ -21,8 +21,14 @@ fn opening(script: &str) -> (Home, Script) {
     let (now, clock) = (Instant::now(), SystemTime::now());
     let until = Until::At(now + Duration::from_millis(1_500));
     let open = breaker::Memory { until, why: Why::Limited, opened: 1 };
-    let memory =
-        Memory { not_before: None, breaker: Some(open), requests: None, tokens: None, age: Duration::ZERO, last_failure: None };
+    let memory = Memory {
+        not_before: None,
+        breaker: Some(open),
+        requests: None,
+        tokens: None,
+        age: Duration::ZERO,
+        last_failure: None,
+    };
     routes::save(&state, vec![Remembered::new("lab", &memory, now, clock)]).expect("saved");
     (home, script)
 }
@@ -63,9 +69,7 @@ fn at_the_instant_exactly_the_probe_is_sent_then_concurrency_ramps() {
         (at("at_ms"), at("answered_ms"))
     };
     assert!(span(1).0 >= span(0).1 - 1.0, "one after the other: {arrivals:?}");
-    let in_flight_at = |place: usize| {
-        (2..place).filter(|earlier| span(*earlier).1 > span(place).0).count() + 1
-    };
+    let in_flight_at = |place: usize| (2..place).filter(|earlier| span(*earlier).1 > span(place).0).count() + 1;
     assert_eq!(in_flight_at(2), 1, "{arrivals:?}");
     assert!(in_flight_at(3) <= 2 && in_flight_at(4) <= 2, "one, then two: {arrivals:?}");
     assert!((2..arrivals.len()).all(|place| in_flight_at(place) <= 8), "{arrivals:?}");
@@ -120,7 +124,10 @@ fn probes_of(parent: u32) -> Vec<i32> {
 #[test]
 fn a_supervisor_that_only_waits_for_a_person_sends_no_probe() {
     let home = Home::new();
-    let script = Script::serve(home.path(), "[[rule]]\ntimes = 1\nper = \"server\"\nfault = { status = 401 }\n[[rule]]\nreply.text = \"Done.\"\n");
+    let script = Script::serve(
+        home.path(),
+        "[[rule]]\ntimes = 1\nper = \"server\"\nfault = { status = 401 }\n[[rule]]\nreply.text = \"Done.\"\n",
+    );
     home.configure(&lab(&script, "openai"));
     let _server = home.serve();
     assert_eq!(home.ukai(&["run", "first"]).status.code(), Some(4));
@@ -130,7 +137,10 @@ fn a_supervisor_that_only_waits_for_a_person_sends_no_probe() {
     assert_eq!(script.arrivals().len(), 1);
     assert!(home.ukai(&["providers", "reset", "lab"]).status.success());
     wait::until("the queued one to go", || {
-        home.runs().iter().any(|id| home.events(id).last().is_some_and(|end| end.to_string().contains("Done."))).then_some(())
+        home.runs()
+            .iter()
+            .any(|id| home.events(id).last().is_some_and(|end| end.to_string().contains("Done.")))
+            .then_some(())
     });
     assert_eq!(script.arrivals().len(), 2);
 }

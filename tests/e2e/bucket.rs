@@ -59,7 +59,10 @@ fn twenty_workers_share_five_requests_a_second() {
 #[test]
 fn tokens_are_reserved_and_what_was_not_used_comes_back() {
     let home = Home::new();
-    let script = Script::serve(home.path(), "[defaults]\nlatency = \"50ms\"\n[[rule]]\nreply = { text = \"Done.\", usage = { input = 100, output = 20 } }\n");
+    let script = Script::serve(
+        home.path(),
+        "[defaults]\nlatency = \"50ms\"\n[[rule]]\nreply = { text = \"Done.\", usage = { input = 100, output = 20 } }\n",
+    );
     // Each reserves 4,096 of output, and uses 120 in all: three after one another fit, and none waits for a minute.
     home.configure(&format!("{}tokens_per_minute = 6000\n", lab(&script, "openai")));
     let _server = home.serve();

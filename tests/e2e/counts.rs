@@ -89,8 +89,7 @@ fn all(check: impl Fn(&Row) + Sync) {
     thread::scope(|scope| {
         let check = &check;
         let rows: Vec<_> = ROWS.iter().map(|row| (row.quirk, scope.spawn(move || check(row)))).collect();
-        let failed: Vec<_> =
-            rows.into_iter().filter_map(|(quirk, row)| row.join().is_err().then_some(quirk)).collect();
+        let failed: Vec<_> = rows.into_iter().filter_map(|(quirk, row)| row.join().is_err().then_some(quirk)).collect();
         assert!(failed.is_empty(), "see above: {failed:?}");
     });
 }

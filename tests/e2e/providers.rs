@@ -25,8 +25,16 @@ fn check(rows: &Value) {
     assert!(not_before > 890_000 && not_before <= 900_000, "{rows}");
     assert!(away["open_ms"].as_u64().is_some_and(|open| open >= not_before - 1_000), "{rows}");
     assert_eq!(away["requests"][1], 2.0, "{rows}");
-    assert_eq!((&away["last_failure"]["class"], &away["last_failure"]["signature"]), (&json!("rate_limited"), &json!("http:429 type=requests code=rate_limit_exceeded")), "{rows}");
-    assert_eq!((&well["breaker"], &well["last_failure"], &well["not_before_ms"]), (&json!("closed"), &Value::Null, &Value::Null), "{rows}");
+    assert_eq!(
+        (&away["last_failure"]["class"], &away["last_failure"]["signature"]),
+        (&json!("rate_limited"), &json!("http:429 type=requests code=rate_limit_exceeded")),
+        "{rows}"
+    );
+    assert_eq!(
+        (&well["breaker"], &well["last_failure"], &well["not_before_ms"]),
+        (&json!("closed"), &Value::Null, &Value::Null),
+        "{rows}"
+    );
 }
 
 #[test]
@@ -52,7 +60,10 @@ fn they_show_state_not_before_bucket_and_last_failure_with_a_server_and_after_it
     check(&home.ukai_json(&["providers", "--output", "json"]).1);
     let (_, why) = home.ukai_json(&["providers", "why", id, "--output", "json"]);
     let told = why.to_string();
-    assert!(told.contains("asked away") && told.contains("away did not answer it") && told.contains("it was answered"), "{why}");
+    assert!(
+        told.contains("asked away") && told.contains("away did not answer it") && told.contains("it was answered"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -108,7 +119,10 @@ fn a_probe_finds_out_who_takes_tools_and_writes_down_what_it_saw() {
         let (_, shown) = home.ukai_json(&["providers", "--output", "json"]);
         assert_eq!((&shown[0]["tools"], &shown[1]["tools"]), (&json!(true), &json!(false)), "{shown}");
         let table = std::fs::read_to_string(home.state_dir().join("supervisor/capabilities.json")).expect("a table");
-        assert!(table.contains(r#"{"provider_id":"refuses","supports_tool_calling":false,"last_verified_at":"20"#), "{table}");
+        assert!(
+            table.contains(r#"{"provider_id":"refuses","supports_tool_calling":false,"last_verified_at":"20"#),
+            "{table}"
+        );
         let asked = refuses.arrivals().len();
         let (_, rows) = home.ukai_json(&["providers", "refresh", "refuses", "--output", "json"]);
         assert_eq!((rows.as_array().map(Vec::len), refuses.arrivals().len()), (Some(1), asked + 1), "{rows}");

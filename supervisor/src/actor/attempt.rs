@@ -154,7 +154,8 @@ impl State {
         if let Err(error) = job.step(Step::Gone) {
             tracing::error!(job = %id, %error, "the end of an attempt");
         }
-        let (finished, cancel) = (job.progress.outcome.is_some(), job.cancel);
+        let (finished, cancel, parked) = (job.progress.outcome.is_some(), job.cancel, job.parked);
+        self.returned(&id);
         self.router.gone(&id, now);
         self.queue.release(&id);
         match (&over.stop, cancel) {
@@ -164,7 +165,6 @@ impl State {
             (Some(Stop::Cancel(kind)), None) => self.close_cancelled(&id, *kind),
             (Some(Stop::Failed(cause)), None) => self.close(&id, Outcome::Ended(cause.clone())),
             _ => {
-                let parked = job.parked;
                 let (attempt, how, stopped) = (over.attempt, how(&over, parked), over.paused || parked);
                 if stopped {
                     tracing::info!(job = %id, attempt, how, "a worker has stopped");

@@ -49,9 +49,9 @@ pub(super) struct ProviderTable {
     pub connect_timeout: Option<Millis>,
     pub first_content_timeout: Option<Millis>,
     pub idle_timeout: Option<Millis>,
-    pub requests_per_minute: Option<u32>,
-    pub burst: Option<u32>,
-    pub tokens_per_minute: Option<u64>,
+    pub requests_per_minute: Option<Spanned<u32>>,
+    pub burst: Option<Spanned<u32>>,
+    pub tokens_per_minute: Option<Spanned<u64>>,
     pub max_concurrency: Option<Spanned<u32>>,
 }
 

@@ -63,13 +63,7 @@ pub(super) fn resolve(
     if let Some(zero) = table.max_concurrency.as_ref().filter(|value| *value.get_ref() == 0) {
         return Err(source.fault(zero.span().start, "max_concurrency", "with 0 nothing could ever be asked", "use 1"));
     }
-    if table.requests_per_minute.or(table.burst).is_some() || table.tokens_per_minute.is_some() {
-        warnings.push(format!(
-            "{}: provider `{id}`: requests_per_minute, burst and tokens_per_minute are read but not kept to in this \
-             version; max_concurrency is",
-            source.file.display()
-        ));
-    }
+    check_rates(source, &table)?;
     let account = table.account.map_or_else(|| id.clone(), Spanned::into_inner);
     let default = Timeouts::default();
     Ok(Provider {
@@ -89,11 +83,34 @@ pub(super) fn resolve(
             idle_ms: table.idle_timeout.map_or(default.idle_ms, |time| time.0),
         },
         max_concurrency: table.max_concurrency.map(Spanned::into_inner),
-        requests_per_minute: table.requests_per_minute,
-        burst: table.burst,
-        tokens_per_minute: table.tokens_per_minute,
+        requests_per_minute: table.requests_per_minute.map(Spanned::into_inner),
+        burst: table.burst.map(Spanned::into_inner),
+        tokens_per_minute: table.tokens_per_minute.map(Spanned::into_inner),
         id,
     })
+}
+
+fn check_rates(source: Source<'_>, table: &ProviderTable) -> Result<(), Fault> {
+    let zero = |at: usize, key: &str| {
+        source.fault(at, key, "with 0 nothing could ever be asked", "use 1 or more, or take it out for no bound")
+    };
+    for (key, rate) in [("requests_per_minute", &table.requests_per_minute), ("burst", &table.burst)] {
+        if let Some(rate) = rate.as_ref().filter(|rate| *rate.get_ref() == 0) {
+            return Err(zero(rate.span().start, key));
+        }
+    }
+    if let Some(rate) = table.tokens_per_minute.as_ref().filter(|rate| *rate.get_ref() == 0) {
+        return Err(zero(rate.span().start, "tokens_per_minute"));
+    }
+    match &table.burst {
+        Some(burst) if table.requests_per_minute.is_none() => Err(source.fault(
+            burst.span().start,
+            "burst",
+            "there is no requests_per_minute that it could be a part of",
+            "set that too",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// A preset as it is taken without a `[[provider]]`. None: its model is missing.

@@ -91,6 +91,16 @@ fn each_mistake_names_its_place_and_what_to_do() {
         ("[limits]\nrun_time = \"soon\"\n".into(), &["line 2", "`run_time`", "no duration"]),
         ("[limits]\nrun_time = 10\n".into(), &["line 2", "`run_time`", "a duration like"]),
         ("[limits]\nmax_cost_usd = -1\n".into(), &["line 2", "`max_cost_usd`", "not below 0"]),
+        (
+            lab(&format!("{url}model = \"m\"\nrequests_per_minute = 0")),
+            &["requests_per_minute", "nothing could ever be asked"],
+        ),
+        (lab(&format!("{url}model = \"m\"\nburst = 0")), &["burst", "nothing could ever be asked"]),
+        (
+            lab(&format!("{url}model = \"m\"\ntokens_per_minute = 0")),
+            &["tokens_per_minute", "nothing could ever be asked"],
+        ),
+        (lab(&format!("{url}model = \"m\"\nburst = 5")), &["burst", "no requests_per_minute"]),
         ("when_all_open = \"wait\"\n".into(), &["neither \"abort\" nor \"park\""]),
         ("[hooks]\n".into(), &["`hooks`", "not in this version"]),
         ("[supervision]\nheartbeat = \"0s\"\n".into(), &["`heartbeat`"]),

@@ -337,9 +337,12 @@ fn half_open_lets_a_probe_pass_and_nobody_else() {
     bench.report(1, AnswerClass::RateLimited, Some(Wait::For(61_000)));
     bench.router.wish(&Wants::default(), bench.now);
     bench.after(SECOND * 61);
-    for number in 0..200 {
-        assert_eq!(bench.ask(number, 1), ["Breaker None"]);
+    for asker in 0..1_000u16 {
+        let [high, low] = asker.to_be_bytes();
+        let job = JobId::from_random([0, 0, 0, high, low]);
+        bench.router.ask(&job, ask(1), Wants::default(), bench.now, 0.0);
     }
+    assert_eq!(bench.told(), ["Breaker None"; 1_000]);
     assert_eq!(bench.probe(Some(AnswerClass::Rejected)), [] as [&str; 0], "a 400 says nothing");
     assert_eq!(bench.router.poll_probe(), None);
     bench.after(SECOND);
@@ -350,7 +353,7 @@ fn half_open_lets_a_probe_pass_and_nobody_else() {
     let told = bench.probe(Some(Success));
     assert_eq!(told[0], "a");
     assert!(told[1..].iter().all(|line| line == "Concurrency None"), "{told:?}");
-    assert_eq!((told.len(), bench.in_flight()), (200, 1), "concurrency begins with one");
+    assert_eq!((told.len(), bench.in_flight()), (1_000, 1), "concurrency begins with one");
 
     let mut bench = Bench::of(&["a", "b"]);
     bench.ask(1, 1);
