@@ -13,6 +13,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 /// So many 429s within [`LIMITED_WINDOW`] open.
 const LIMITED_MAX: usize = 3;
 const LIMITED_WINDOW: Duration = Duration::from_secs(60);
@@ -95,8 +97,9 @@ pub enum Until {
     Reset,
 }
 
-/// What opened it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What opened it; these words stand on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Why {
     /// Three 429s within a minute.
     Limited,
@@ -354,5 +357,4 @@ impl Breaker {
 
 #[cfg(test)]
 #[allow(clippy::disallowed_methods)]
-#[path = "breaker_tests.rs"]
 mod tests;

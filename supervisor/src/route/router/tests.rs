@@ -3,6 +3,10 @@
 use proptest::prelude::*;
 use ukai_protocol::lease::{Timeouts, Wait, Wire};
 
+use std::time::Duration;
+
+use ukai_protocol::job::CauseKind;
+
 use super::super::account::Rates;
 use super::*;
 
