@@ -367,7 +367,7 @@ impl State {
     fn settle(&mut self, now: Instant) {
         self.start_jobs(now);
         self.save_routes(now);
-        if self.may_lease(now) {
+        if self.may_lease(now) && !self.draining {
             self.router.place(now);
             self.save_routes(now);
             self.tell_leases();

@@ -54,9 +54,11 @@ impl State {
         self.capabilities.saving = true;
         let (state, table) = (StateDir::new(&self.pool.settings.state_dir), self.capabilities.table.clone());
         let myself = self.myself.clone();
-        tokio::task::spawn_blocking(move || {
+        tokio::spawn(async move {
+            let saved = tokio::task::spawn_blocking(move || capabilities::save(&state, &table)).await;
+            let result = saved.unwrap_or_else(|error| Err(io::Error::other(error)));
             // Without its supervisor the answer is for nobody.
-            let _ = myself.cast(Msg::CapabilitiesSaved(capabilities::save(&state, &table)));
+            let _ = myself.cast(Msg::CapabilitiesSaved(result));
         });
     }
 

@@ -78,7 +78,11 @@ impl State {
 
     /// When the router has something to do, as far as it may.
     pub(super) fn routes_timeout(&self, now: Instant) -> Option<Instant> {
-        if self.may_lease(now) { self.router.poll_timeout() } else { self.routes.returned_by.filter(|by| now < *by) }
+        match (self.may_lease(now), self.draining) {
+            (_, true) => None,
+            (true, false) => self.router.poll_timeout(),
+            (false, false) => self.routes.returned_by.filter(|by| now < *by),
+        }
     }
 
     pub(super) fn save_routes(&mut self, now: Instant) {
@@ -93,8 +97,9 @@ impl State {
         let kept: Vec<_> = kept.collect();
         let state = StateDir::new(&self.pool.settings.state_dir);
         let myself = self.myself.clone();
-        tokio::task::spawn_blocking(move || {
-            let result = routes::save(&state, kept);
+        tokio::spawn(async move {
+            let saved = tokio::task::spawn_blocking(move || routes::save(&state, kept)).await;
+            let result = saved.unwrap_or_else(|error| Err(io::Error::other(error)));
             // Without its supervisor the answer is for nobody.
             let _ = myself.cast(Msg::RoutesSaved { revision, result });
         });

@@ -286,7 +286,8 @@ impl Router {
         let asks = self.pending.values().filter_map(|pending| pending.wake).min();
         let breakers = self.accounts.iter().zip(&self.wanted_until).filter_map(|(account, wanted)| {
             let at = account.poll_timeout()?;
-            wanted.filter(|until| at <= *until).map(|_| at)
+            // Nobody is probed where nobody may be asked.
+            wanted.filter(|until| at <= *until && self.shut.is_none()).map(|_| at)
         });
         breakers.chain(asks).min()
     }

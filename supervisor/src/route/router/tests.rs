@@ -415,6 +415,8 @@ fn no_lease_is_given_while_it_is_not_known_whom_not_to_ask() {
     bench.router.shut(Cause::new(CauseKind::Quarantined, "it does not verify"));
     assert_eq!(bench.ask(1, 1), ["refused quarantined"]);
     assert_eq!(bench.router.opens_at(&Wants::default(), bench.now), Opening::Never);
+    bench.router.wish(&Wants::default(), bench.now);
+    assert_eq!(bench.router.poll_timeout(), None, "and nobody is woken for it");
 }
 
 fn rated(id: &str, requests_per_minute: u32, tokens_per_minute: u64) -> Provider {
