@@ -79,7 +79,7 @@ impl Answer {
 fn perform(script: &Script, rule: &Rule, request: &Conversation, now: Moment) -> Result<Plan, Unfilled> {
     let scope = Scope { request, now: now.unix_seconds, item: None };
     let mut plan = match &rule.reply {
-        None => instead(&rule.fault, request, &scope)?,
+        None => instead(script, &rule.fault, request, &scope)?,
         Some(reply) => speech(script, reply, &rule.fault, request, &scope)?,
     };
     let reply_headers = rule.reply.iter().flat_map(|reply| &reply.headers);
@@ -94,7 +94,7 @@ fn perform(script: &Script, rule: &Rule, request: &Conversation, now: Moment) ->
 }
 
 /// A fault that stands instead of a reply.
-fn instead(fault: &Fault, request: &Conversation, scope: &Scope<'_>) -> Result<Plan, Unfilled> {
+fn instead(script: &Script, fault: &Fault, request: &Conversation, scope: &Scope<'_>) -> Result<Plan, Unfilled> {
     let mut plan = if fault.html {
         Plan::of_body(
             200,
@@ -110,6 +110,8 @@ fn instead(fault: &Fault, request: &Conversation, scope: &Scope<'_>) -> Result<P
     } else {
         refusal_plan(request.wire, &refusal(fault, request, scope)?)
     };
+    // Headers that never come are not waited for.
+    plan.latency = plan.latency.map(|_| fault.latency.or(script.defaults.latency).unwrap_or_default().0);
     play::slow(&mut plan, fault);
     Ok(plan)
 }
