@@ -17,3 +17,4 @@ mod routes;
 mod run;
 mod scripts;
 mod server;
+mod storm;

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use ukai_protocol::disk;
 
 use crate::cli::failure::Failure;
@@ -53,10 +53,16 @@ pub(super) struct Visit {
 
 #[derive(Deserialize)]
 struct Line {
+    #[serde(deserialize_with = "instant")]
     at: Timestamp,
+    /// Its beginning; all of ours are shorter than what is kept.
     prompt: Option<String>,
     step: Option<u64>,
     status: Option<u16>,
+}
+
+fn instant<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
 }
 
 impl Visits {
