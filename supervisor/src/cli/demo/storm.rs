@@ -8,6 +8,7 @@
 //! after the supervisor has gone. If any of it is not as it should be, that is said, and the exit code is 1.
 
 mod arrivals;
+mod logs;
 mod tell;
 mod verdict;
 mod watch;
@@ -17,7 +18,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ukai_protocol::disk;
-use ukai_protocol::event::Event;
 use ukai_protocol::job::JobSpec;
 use ukai_protocol::lease::Wire;
 
@@ -27,7 +27,8 @@ use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::{offline, providers};
 use crate::config::load;
-use arrivals::{Told, Visits};
+use arrivals::Visits;
+use logs::Logs;
 use verdict::Story;
 use watch::Watched;
 
@@ -89,20 +90,8 @@ fn read_back(
     prompts: &HashMap<String, String>,
 ) -> Result<Story, Failure> {
     let rows = offline::rows(&context.state)?;
-    let mut told: HashMap<String, Vec<Told>> = HashMap::new();
-    for row in &rows {
-        offline::records(&context.state, &row.id, |happened| {
-            if let Event::AttemptFailed { provider, wait_ms: Some(wait_ms), .. } = happened.event
-                && let Ok(at) = happened.at.parse()
-            {
-                told.entry(provider).or_default().push(Told { at, wait_ms });
-            }
-        })?;
-    }
-    let visits = records.iter().map(|(provider, record)| {
-        let told = told.remove(*provider).unwrap_or_default();
-        Visits::read(provider, record, prompts, told)
-    });
+    let logs = Logs::read(&context.state, &rows)?;
+    let visits = records.iter().map(|(provider, record)| Visits::read(provider, record, prompts, &logs));
     let visits = visits.collect::<Result<Vec<_>, _>>()?;
     Ok(Story { watched, visits, rows, providers: providers::remembered(context)? })
 }

@@ -7,20 +7,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer};
 use ukai_protocol::disk;
 
+use super::logs::{Logs, Told};
 use crate::cli::failure::Failure;
 
 /// A few dozen lines of some 200 bytes; more than this is another file.
 const RECORD_BYTES_MAX: u64 = 1024 * 1024;
 pub(super) const TOO_MANY: u16 = 429;
 pub(super) const WELL: u16 = 200;
-
-/// A wait that a provider named, as the log of a job has it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
-    /// When it was on disk.
-    pub at: Timestamp,
-    pub wait_ms: u64,
-}
 
 /// All of one provider's requests, in their order.
 #[derive(Debug)]
@@ -71,7 +64,7 @@ impl Visits {
         provider: &str,
         record: &Path,
         prompts: &HashMap<String, String>,
-        told: Vec<Told>,
+        logs: &Logs,
     ) -> Result<Self, Failure> {
         let failed =
             |why: String| Failure::failed(format!("reading who came to {provider}, {}: {why}", record.display()));
@@ -79,21 +72,16 @@ impl Visits {
         let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let lines = lines.map(serde_json::from_slice).collect::<Result<Vec<Line>, _>>();
         let lines = lines.map_err(|error| failed(error.to_string()))?;
-        Ok(Visits::of(provider, record, lines, prompts, told))
+        Ok(Visits::of(provider, record, lines, prompts, logs))
     }
 
-    fn of(
-        provider: &str,
-        record: &Path,
-        mut lines: Vec<Line>,
-        prompts: &HashMap<String, String>,
-        told: Vec<Told>,
-    ) -> Self {
+    fn of(provider: &str, record: &Path, mut lines: Vec<Line>, prompts: &HashMap<String, String>, logs: &Logs) -> Self {
         let until = |told: &Told| {
             let wait = SignedDuration::from_millis(i64::try_from(told.wait_ms).unwrap_or(i64::MAX));
             told.at.checked_add(wait).unwrap_or(Timestamp::MAX)
         };
-        let closed = told.iter().map(|told| told.at).min().zip(told.iter().map(until).max());
+        let told = || logs.told.get(provider).into_iter().flatten();
+        let closed = told().map(|told| told.at).min().zip(told().map(until).max());
         let closed = closed.map(|(from, until)| Closed { from, until });
         // Written as they are answered, which is nearly as they came.
         lines.sort_by_key(|line| line.at);
@@ -101,13 +89,15 @@ impl Visits {
         let mut all = Vec::with_capacity(lines.len());
         for Line { at, prompt, step, status } in lines {
             let job = prompt.and_then(|prompt| prompts.get(&prompt).cloned());
-            // Others may be on their way while the first answer is; who was refused itself knows.
-            let knew = refused.contains(&job) || closed.is_some_and(|closed| at > closed.from);
+            let step = step.unwrap_or_default();
+            // What was asked for before the answer was known may cross it on the way; who was refused itself knows.
+            let begun = job.as_ref().and_then(|job| logs.begun.get(&(job.clone(), step))).unwrap_or(&at);
+            let knew = refused.contains(&job) || closed.is_some_and(|closed| *begun > closed.from);
             let early = knew && closed.is_some_and(|closed| at < closed.until);
             if status == Some(TOO_MANY) {
                 refused.insert(job.clone());
             }
-            all.push(Visit { at, job, step: step.unwrap_or_default(), status, early });
+            all.push(Visit { at, job, step, status, early });
         }
         Visits { provider: provider.to_owned(), record: record.to_owned(), all, closed }
     }
@@ -141,16 +131,18 @@ mod tests {
         Timestamp::from_millisecond(1_800_000_000_000 + ms).expect("a time")
     }
 
-    fn check(visits: &[(i64, &str, u16)], told: &[(i64, u64)], early: &[i64], case: &str) {
+    /// `visits`: when, who, answered with what, and since when that step could be asked for.
+    fn check(visits: &[(i64, &str, u16, i64)], told: &[(i64, u64)], early: &[i64], case: &str) {
         let prompts = ["a", "b", "c"].map(|name| (format!("prompt {name}"), name.to_owned())).into();
-        let line = |(at, job, status): &(i64, &str, u16)| Line {
-            at: ms(*at),
-            prompt: Some(format!("prompt {job}")),
-            step: Some(1),
-            status: Some(*status),
-        };
-        let told = told.iter().map(|(at, wait_ms)| Told { at: ms(*at), wait_ms: *wait_ms }).collect();
-        let visits = Visits::of("p", Path::new("r"), visits.iter().map(line).collect(), &prompts, told);
+        let mut logs = Logs::default();
+        logs.told
+            .insert("p".to_owned(), told.iter().map(|(at, wait_ms)| Told { at: ms(*at), wait_ms: *wait_ms }).collect());
+        let lines = visits.iter().zip(1..).map(|((at, job, status, begun), step)| {
+            logs.begun.insert(((*job).to_owned(), step), ms(*begun));
+            Line { at: ms(*at), prompt: Some(format!("prompt {job}")), step: Some(step), status: Some(*status) }
+        });
+        let lines = lines.collect();
+        let visits = Visits::of("p", Path::new("r"), lines, &prompts, &logs);
         let found: Vec<i64> = visits.early().map(|visit| visits.ms(visit.at)).collect();
         assert_eq!(found, early, "{case}");
     }
@@ -158,13 +150,23 @@ mod tests {
     #[test]
     fn who_comes_before_the_time_is_found() {
         let told = [(510, 1_000), (520, 990)];
-        check(&[(0, "a", 429), (9, "b", 429)], &told, &[], "on their way together");
-        check(&[(0, "a", 429), (505, "b", 429)], &told, &[], "crossed with the first answer");
-        check(&[(0, "a", 429), (511, "b", 429)], &told, &[511], "left after it");
-        check(&[(0, "a", 429), (505, "a", 429)], &told, &[505], "the job that was refused itself");
-        check(&[(0, "a", 429), (1_509, "a", 200)], &told, &[1_509], "a millisecond before the time");
-        check(&[(0, "a", 429), (1_510, "a", 200)], &told, &[], "at the time");
-        check(&[(511, "b", 429), (0, "a", 429)], &told, &[511], "written out of order");
-        check(&[(0, "a", 200), (5, "a", 200)], &[], &[], "nothing was asked for");
+        let a = (0, "a", 429, -9);
+        check(&[a, (9, "b", 429, -9)], &told, &[], "on their way together");
+        check(&[a, (900, "b", 429, 509)], &told, &[], "asked for before it was known, and slow");
+        check(&[a, (512, "b", 429, 511)], &told, &[512], "asked for when it was known");
+        check(&[a, (505, "a", 429, -9)], &told, &[505], "the job that was refused itself");
+        check(&[a, (1_509, "a", 200, -9)], &told, &[1_509], "a millisecond before the time");
+        check(&[a, (1_510, "a", 200, 600)], &told, &[], "at the time");
+        check(&[(512, "b", 429, 511), a], &told, &[512], "written out of order");
+        check(&[(0, "a", 200, -9), (5, "a", 200, 1)], &[], &[], "nothing was asked for");
+    }
+
+    #[test]
+    fn a_stranger_is_judged_by_when_it_came() {
+        let mut logs = Logs::default();
+        logs.told.insert("p".to_owned(), vec![Told { at: ms(510), wait_ms: 1_000 }]);
+        let line = |at| Line { at: ms(at), prompt: None, step: None, status: Some(400) };
+        let visits = Visits::of("p", Path::new("r"), vec![line(0), line(511)], &HashMap::new(), &logs);
+        assert_eq!(visits.early().map(|visit| visits.ms(visit.at)).collect::<Vec<_>>(), [511]);
     }
 }
