@@ -23,5 +23,6 @@ mod run;
 mod scripts;
 mod sdk;
 mod server;
+mod storm;
 mod waits;
 mod wires;

@@ -64,10 +64,15 @@ pub(crate) async fn providers(context: &Context, args: Args) -> Result<u8, Failu
 async fn list(context: &Context) -> Result<u8, Failure> {
     let rows = match Client::connect(context).await? {
         Some(client) => rows_of(client.ask(&Request::Providers).await?)?,
-        None => alone::rows(context)?,
+        None => remembered(context)?,
     };
     print_rows(context, &rows)?;
     Ok(0)
+}
+
+/// Without a server: as the last one left them.
+pub(super) fn remembered(context: &Context) -> Result<Vec<ProviderRow>, Failure> {
+    alone::rows(context)
 }
 
 fn hold(context: &Context) -> Result<Lock, StartError> {
@@ -142,10 +147,14 @@ fn print_rows(context: &Context, rows: &[ProviderRow]) -> Result<(), Failure> {
     let text = match context.output {
         Output::Json => format!("[{}]\n", lines()?.join(",")),
         Output::StreamJson => lines()?.into_iter().map(|line| line + "\n").collect(),
-        Output::Text => fit(table::columns(&cells(rows))),
+        Output::Text => table_of(rows),
     };
     print::out(&text);
     Ok(())
+}
+
+pub(super) fn table_of(rows: &[ProviderRow]) -> String {
+    fit(table::columns(&cells(rows)))
 }
 
 fn fit(text: String) -> String {
@@ -179,7 +188,7 @@ fn cells(rows: &[ProviderRow]) -> Vec<Vec<String>> {
     cells
 }
 
-fn state(row: &ProviderRow) -> String {
+pub(super) fn state(row: &ProviderRow) -> String {
     let why = row.why.as_deref().unwrap_or_default();
     match (row.breaker, row.open_ms) {
         (BreakerState::Closed, _) => "CLOSED".to_owned(),

@@ -20,13 +20,18 @@ const PROVIDERS: [(&str, Wire); 2] = [("demo-openai", Wire::Openai), ("demo-anth
 
 pub(super) fn jobs(folder: &Path) -> Vec<JobSpec> {
     let providers = PROVIDERS.iter().cycle();
-    let jobs = WORDS.iter().zip(providers).map(|(word, (provider, _))| JobSpec {
+    WORDS.iter().zip(providers).map(|(word, (provider, _))| survey(folder, word, Some(provider))).collect()
+}
+
+/// The job that looks for one word.
+pub(super) fn survey(folder: &Path, word: &str, provider: Option<&str>) -> JobSpec {
+    JobSpec {
         name: format!("survey-{}", word.to_lowercase()),
         prompt: format!("On how many lines, and in how many files, does `{word}` stand here?"),
         workdir: folder.to_owned(),
         env: Vec::new(),
         mode: Mode::Loop,
-        provider: Some((*provider).to_owned()),
+        provider: provider.map(str::to_owned),
         model: None,
         context: ContextStrategy::KeepAll,
         window: None,
@@ -35,8 +40,7 @@ pub(super) fn jobs(folder: &Path) -> Vec<JobSpec> {
         limits: Limits::default(),
         policy: policy_file::shipped(),
         batch: None,
-    });
-    jobs.collect()
+    }
 }
 
 pub(super) fn settings(context: &Context, scripted: &Scripted) -> Result<Settings, Failure> {

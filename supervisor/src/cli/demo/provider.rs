@@ -1,7 +1,7 @@
-//! The scripted provider of the demo: `ukai-worker script serve`, which ends when this process does.
+//! A scripted provider of the demo: `ukai-worker script serve`, which ends when this process does.
 
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Stdio};
 
 use ukai_protocol::lease::Wire;
@@ -11,7 +11,6 @@ use ukai_protocol::{disk, process_tree};
 use crate::cli::context::worker_program;
 use crate::cli::failure::Failure;
 
-const SCRIPT: &str = include_str!("script.toml");
 /// `listening on http://127.0.0.1:65535` and a newline, with room.
 const LINE_BYTES_MAX: u64 = 200;
 
@@ -20,13 +19,16 @@ pub(super) struct Provider {
     /// It ends when this closes, also when we are killed.
     _stdin: ChildStdin,
     url: String,
+    /// Where it writes down every request.
+    pub record: PathBuf,
 }
 
 impl Provider {
-    /// Starts it and learns where it listens. The script lies in `folder`, to be looked at and played again.
-    pub async fn start(folder: &Path) -> Result<Self, Failure> {
+    /// Starts it and learns where it listens. The script lies in `folder`, to be looked at and played again; beside it,
+    /// the record of who came when.
+    pub async fn start(folder: &Path, name: &'static str, script: &'static str) -> Result<Self, Failure> {
         let folder = folder.to_owned();
-        let started = tokio::task::spawn_blocking(move || start(&folder)).await;
+        let started = tokio::task::spawn_blocking(move || start(&folder, name, script)).await;
         started.map_err(|error| Failure::failed(format!("starting the demo's provider: {error}")))?
     }
 
@@ -38,17 +40,22 @@ impl Provider {
     }
 }
 
-fn start(folder: &Path) -> Result<Provider, Failure> {
+fn start(folder: &Path, name: &str, rules: &str) -> Result<Provider, Failure> {
     let failed = |what: &str| {
         let what = what.to_owned();
         move |error: std::io::Error| Failure::failed(format!("starting the demo's provider: {what}: {error}"))
     };
     disk::create_dir(folder).map_err(failed("making its folder"))?;
-    let script = folder.join("script.toml");
-    disk::write_atomic(&script, SCRIPT.as_bytes()).map_err(failed("writing its script"))?;
+    let script = folder.join(format!("{name}.toml"));
+    let record = folder.join(format!("{name}.arrivals.jsonl"));
+    disk::write_atomic(&script, rules.as_bytes()).map_err(failed("writing its script"))?;
     let mut child = process::start(Start {
         program: worker_program()?,
-        args: ["script", "serve", "--until-stdin-closes"].map(Into::into).into_iter().chain([script.into()]).collect(),
+        args: ["script", "serve", "--until-stdin-closes", "--record"]
+            .map(Into::into)
+            .into_iter()
+            .chain([record.clone().into(), script.into()])
+            .collect(),
         env: process::own_environment(),
         workdir: None,
         stdin: process::Stdin::Open,
@@ -62,7 +69,7 @@ fn start(folder: &Path) -> Result<Provider, Failure> {
     let mut line = String::new();
     BufReader::new(stdout.take(LINE_BYTES_MAX)).read_line(&mut line).map_err(failed("reading where it listens"))?;
     match line.trim().strip_prefix("listening on ") {
-        Some(url) => Ok(Provider { child, _stdin: stdin, url: url.to_owned() }),
+        Some(url) => Ok(Provider { child, _stdin: stdin, url: url.to_owned(), record }),
         None => Err(Failure::failed(format!("starting the demo's provider: it said {line:?}; see its words above"))),
     }
 }

@@ -84,7 +84,7 @@ impl Answer {
 fn perform(script: &Script, rule: &Rule, request: &Conversation, now: Moment) -> Result<(Plan, Option<u64>), Unfilled> {
     let scope = Scope { request, now: now.unix_seconds, item: None };
     let (mut plan, tokens) = match &rule.reply {
-        None => (instead(&rule.fault, request, &scope)?, None),
+        None => (instead(script, &rule.fault, request, &scope)?, None),
         Some(reply) => {
             let (plan, tokens) = speech(script, reply, &rule.fault, request, &scope)?;
             (plan, Some(tokens))
@@ -102,7 +102,7 @@ fn perform(script: &Script, rule: &Rule, request: &Conversation, now: Moment) ->
 }
 
 /// A fault that stands instead of a reply.
-fn instead(fault: &Fault, request: &Conversation, scope: &Scope<'_>) -> Result<Plan, Unfilled> {
+fn instead(script: &Script, fault: &Fault, request: &Conversation, scope: &Scope<'_>) -> Result<Plan, Unfilled> {
     let mut plan = if fault.html {
         Plan::of_body(
             200,
@@ -121,6 +121,8 @@ fn instead(fault: &Fault, request: &Conversation, scope: &Scope<'_>) -> Result<P
     } else {
         refusal_plan(request.wire, Some(request.form), &refusal(fault, request, scope)?)
     };
+    // Headers that never come are not waited for.
+    plan.latency = plan.latency.map(|_| fault.latency.or(script.defaults.latency).unwrap_or_default().0);
     play::slow(&mut plan, fault);
     Ok(plan)
 }

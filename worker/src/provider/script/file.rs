@@ -140,6 +140,8 @@ pub struct Fault {
     pub html: bool,
     #[serde(default)]
     pub empty_body: bool,
+    /// Before the headers of what stands instead of a reply; a reply has its own.
+    pub latency: Option<Pause>,
     // To a reply.
     pub hang: Option<Hang>,
     pub pings: Option<Pause>,
@@ -234,6 +236,9 @@ impl TryFrom<RawRule> for Rule {
             return wrong(
                 "with a fault that is no reply (status, error, html, empty_body, hang) takes no [rule.reply]",
             );
+        }
+        if fault.latency.is_some() && (reply.is_some() || fault.hang.is_some()) {
+            return wrong("gives a latency to a fault that has no headers of its own; give it to the [rule.reply]");
         }
         if !no_reply && reply.is_none() {
             return wrong("needs a [rule.reply], or a [rule.fault] that stands instead of one");

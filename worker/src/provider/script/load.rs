@@ -81,6 +81,8 @@ mod tests {
             ("reply = { text = 'x' }\nfault = { status = 500 }", "takes no [rule.reply]"),
             ("fault = { status = 500, html = true }", "give only one of"),
             ("fault = { status = 200 }", "from 400 to 599"),
+            ("reply = { text = 'x' }\nfault = { cut = true, latency = '1s' }", "give it to the [rule.reply]"),
+            ("fault = { hang = 'before_headers', latency = '1s' }", "gives a latency to a fault"),
             ("fault = { status = 500, error_event = true }", "needs a [rule.reply]"),
             ("reply = { text = 'x' }\nfault = { message = 'm' }", "no status or error"),
             ("reply = { text = 'x' }\nfault = { cut = true, error_event = true }", "in one way"),
