@@ -99,3 +99,103 @@ fn is_all_open(row: &JobRow) -> bool {
     row.status == JobStatus::Aborted
         && matches!(&row.outcome, Some(Outcome::Ended(cause)) if cause.kind == CauseKind::AllOpen)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use jiff::Timestamp;
+    use ukai_protocol::control::ProviderRow;
+    use ukai_protocol::id::JobId;
+    use ukai_protocol::job::{Cause, Used};
+    use ukai_protocol::lease::Wire;
+    use ukai_protocol::run_state::Progress;
+
+    use super::super::arrivals::{Closed, Visit};
+    use super::*;
+
+    fn job(number: u8, status: JobStatus, steps: u64) -> JobRow {
+        let progress = Progress { name: format!("j{number}"), ..Progress::default() };
+        let outcome = match status {
+            JobStatus::Completed => Some(Outcome::Completed { attention: false }),
+            JobStatus::Aborted => Some(Outcome::Ended(Cause::new(CauseKind::AllOpen, String::new()))),
+            _ => None,
+        };
+        let used = Used { steps, ..Used::default() };
+        JobRow { status, outcome, used, ..JobRow::of(JobId::from_random([number; 5]), &progress, String::new()) }
+    }
+
+    fn visit(job: u8, status: u16) -> Visit {
+        Visit { at: Timestamp::UNIX_EPOCH, job: Some(format!("j{job}")), step: 1, status: Some(status), early: false }
+    }
+
+    /// One job completed, one ended since nobody could be asked, one is queued.
+    fn story() -> Story {
+        let rows = vec![job(1, JobStatus::Completed, 1), job(2, JobStatus::Aborted, 1), job(3, JobStatus::Queued, 0)];
+        let closed = Closed { from: Timestamp::UNIX_EPOCH, until: Timestamp::UNIX_EPOCH };
+        let visits = |provider: &str, all| Visits {
+            provider: provider.to_owned(),
+            record: Path::new("r").to_owned(),
+            all,
+            closed: Some(closed),
+        };
+        let row = |id: &str| ProviderRow {
+            id: id.to_owned(),
+            account: id.to_owned(),
+            wire: Wire::Openai,
+            model: String::new(),
+            breaker: BreakerState::Open,
+            why: None,
+            open_ms: None,
+            not_before_ms: None,
+            in_flight: 0,
+            in_flight_max: 8,
+            requests: None,
+            tokens: None,
+            tools: None,
+            last_failure: None,
+        };
+        Story {
+            watched: Watched {
+                ids: rows.iter().map(|row| row.id.clone()).collect(),
+                moves: Vec::new(),
+                unfinished: None,
+            },
+            visits: vec![
+                visits("first", vec![visit(1, 429), visit(2, 429)]),
+                visits("second", vec![visit(1, 200), visit(2, 200), visit(2, 429)]),
+            ],
+            rows,
+            providers: ["first", "second"].map(row).into(),
+        }
+    }
+
+    fn check(change: impl Fn(&mut Story), expected: &[&str]) {
+        let mut story = story();
+        change(&mut story);
+        let wrong = story.wrong();
+        let all = wrong.len() == expected.len() && wrong.iter().zip(expected).all(|(why, part)| why.contains(part));
+        assert!(all, "{wrong:?} / {expected:?}");
+    }
+
+    #[test]
+    fn what_did_not_go_as_told_is_said() {
+        check(|_| {}, &[]);
+        check(|story| story.visits[0].all[1].early = true, &["j2 asked first at 0 ms, before the time"]);
+        check(|story| story.visits[1].closed = None, &["second never asked anybody to wait"]);
+        check(|story| story.visits[1].all.push(visit(2, 400)), &["second answered 1 × with neither"]);
+        check(|story| story.providers[0].breaker = BreakerState::HalfOpen, &["the breaker of first is not OPEN"]);
+        check(|story| drop(story.rows.remove(2)), &["j-amb", "no job stayed queued"]);
+        check(|story| story.rows[2].status = JobStatus::Running, &["j3 is running", "no job stayed queued"]);
+        check(|story| story.rows[1].used.steps = 0, &["j2 was answered 1 ×, and 0 steps"]);
+        check(|story| story.rows[1] = job(2, JobStatus::Completed, 1), &["no job was running at the end"]);
+        check(
+            |story| story.rows[1].outcome = Some(Outcome::Ended(Cause::new(CauseKind::Quarantined, "torn"))),
+            &["j2 is aborted: checkpoint_failed(quarantined): torn", "no job was running at the end"],
+        );
+        check(
+            |story| story.watched.unfinished = Some(std::time::Duration::from_secs(30)),
+            &["it was not over after 30 s"],
+        );
+    }
+}
