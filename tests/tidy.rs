@@ -77,7 +77,6 @@ fn some_names_stand_in_one_file_only() {
 
 /// The files marked ◦ in `docs/architecture.md`.
 const PURE: [&str; 60] = [
-const PURE: [&str; 60] = [
     "protocol/src/event.rs",
     "protocol/src/id.rs",
     "protocol/src/job.rs",
