@@ -97,20 +97,15 @@ fn a_probe_that_is_killed_frees_its_place() {
     submit(&home, 1);
     let pid = wait::until("the probe's process", || {
         (!script.arrivals().is_empty()).then_some(())?;
-        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.child.id()));
-        let listed: Vec<i32> = match children {
-            Ok(text) => text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect(),
-            Err(_) => probes_of(server.child.id()),
-        };
-        listed.first().copied()
+        children_of(server.child.id()).first().copied()
     });
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).expect("it lives");
     all_done(&home, 1);
     assert_eq!(script.arrivals().iter().filter(|at| is_probe(at)).count(), 3, "{:?}", script.arrivals());
 }
 
-/// Its children, where the kernel keeps no list of them.
-fn probes_of(parent: u32) -> Vec<i32> {
+/// Whichever thread of it started them: the kernel's own list is by thread.
+fn children_of(parent: u32) -> Vec<i32> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(|pid| {
