@@ -347,6 +347,10 @@ impl Account {
         if let Some(breaker) = breaker {
             self.breaker.recall(breaker);
         }
+        // One that was HALF_OPEN begins its trial anew, and what a probe was told binds the next one too.
+        if let Some(at) = self.not_before() {
+            self.breaker.named(Until::At(at), PATIENCE, now);
+        }
         for (bucket, level) in [(&mut self.requests, requests), (&mut self.tokens, tokens)] {
             if let (Some(bucket), Some(level)) = (bucket, level) {
                 bucket.lower_to(level + age.as_secs_f64() * bucket.per_minute() / 60.0, now);

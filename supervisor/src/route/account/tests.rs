@@ -82,6 +82,25 @@ fn an_old_generation_changes_nothing_but_what_it_names_binds() {
 }
 
 #[test]
+fn a_wait_that_a_probe_was_told_binds_the_probes_of_the_next_supervisor() {
+    let now = Instant::now();
+    let mut account = Account::new("a".into(), 1);
+    told(&mut account, AnswerClass::RateLimited, Some(61), now);
+    let now = now + SECOND * 61;
+    account.handle_timeout(now);
+    let Probe { id, generation, .. } = account.take_probe(0.0, now).expect("HALF_OPEN");
+    let report = report(AnswerClass::RateLimited, Some(Wait::For(20_000)));
+    account.reported("a", Admission::Probe { id, generation }, &report, now, 0.0);
+    let mut next = Account::new("a".into(), 1);
+    next.recall(account.memory(now), now);
+    for (seconds, leaves) in [(0, false), (19, false), (20, true)] {
+        let now = now + SECOND * seconds;
+        next.handle_timeout(now);
+        assert_eq!(next.take_probe(0.0, now).is_some(), leaves, "{seconds} s later");
+    }
+}
+
+#[test]
 fn reservations_are_settled_and_headers_only_lower() {
     let now = Instant::now();
     let mut account = Account::new("a".into(), 9);
