@@ -281,3 +281,29 @@ fn no_rule(request: &Conversation) -> Refusal {
     );
     Refusal { status: 404, kind: "script_error".to_owned(), ..Refusal::invalid(message) }
 }
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "an instant has no other beginning")]
+mod tests {
+    use super::*;
+
+    fn check(rule: &str, latency_ms: Option<u64>) {
+        let script = Script::parse(&format!("[defaults]\nlatency = '20ms'\n[[rule]]\n{rule}")).expect(rule);
+        let place = Place { wire: Wire::Openai, model: None, form: None, key: None };
+        let headers = [("content-type".to_owned(), "application/json".to_owned())];
+        let body = br#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
+        let asked = Asked { place: &place, headers: &headers, body };
+        let now = Moment { instant: Instant::now(), unix_seconds: 0.0 };
+        let answer = answer(&script, &mut Tally::default(), &asked, now);
+        assert_eq!((answer.plan.latency, answer.refused), (latency_ms.map(Duration::from_millis), None), "{rule}");
+    }
+
+    #[test]
+    fn what_stands_instead_of_a_reply_may_be_late_too() {
+        check("reply = { text = 'x' }", Some(20));
+        check("fault = { status = 429 }", Some(20));
+        check("fault = { status = 429, latency = '500ms' }", Some(500));
+        check("fault = { html = true, latency = '0s' }", Some(0));
+        check("fault = { hang = 'before_headers' }", None);
+    }
+}
