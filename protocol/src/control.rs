@@ -276,6 +276,8 @@ pub struct ServerStatus {
     pub pid: u32,
     pub version: String,
     pub state_dir: std::path::PathBuf,
+    /// The file that it was configured by, if there was one.
+    pub config: Option<std::path::PathBuf>,
     pub max_workers: u32,
     pub running: u32,
     pub queued: u32,

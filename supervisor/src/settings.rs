@@ -12,6 +12,8 @@ use crate::route::account::Rates;
 pub struct Settings {
     /// Absolute. Held by one supervisor at a time.
     pub state_dir: PathBuf,
+    /// The file that all of it was read from, if there was one: for whoever asks with another.
+    pub config: Option<PathBuf>,
     /// Where workers and clients connect; at most 107 bytes.
     pub socket: PathBuf,
     /// Worker processes at a time.

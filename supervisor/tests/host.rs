@@ -55,6 +55,7 @@ struct Bench {
 fn settings(folder: &std::path::Path) -> Settings {
     Settings {
         state_dir: folder.join("state"),
+        config: None,
         socket: folder.join("socket"),
         max_workers: 2,
         heartbeat: Duration::from_millis(100),

@@ -260,7 +260,7 @@ fn a_run_at_a_server_follows_a_paused_job_to_its_end() {
     let output = run.wait_with_output().expect("it ends");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
-    for told in ["is paused by a person", "has stopped for the pause", "may go on", "completed"] {
+    for told in ["is paused by a person", "its worker has gone: paused by a person", "may go on", "completed"] {
         assert!(stderr.contains(told), "{told}: {stderr}");
     }
     assert_completed(&home, &script, &id);

@@ -128,12 +128,12 @@ fn who_follows_a_job_that_cannot_start_is_told_why() {
     let second = home.command(&["run", "second"]).stderr(file).stdout(Stdio::null()).spawn();
     let mut second = second.expect("ukai runs");
     wait::until("the reason", || {
-        std::fs::read_to_string(&stderr).ok()?.contains("queued: its providers are closed").then_some(())
+        std::fs::read_to_string(&stderr).ok()?.contains("queued: nobody may be asked: lab is OPEN").then_some(())
     });
     assert!(home.ukai(&["cancel", "--all"]).status.success());
     assert_eq!(second.wait().expect("it ends").code(), Some(130));
     let told = std::fs::read_to_string(&stderr).expect("what it said");
-    assert_eq!(told.matches("queued: its providers are closed").count(), 1, "{told}");
+    assert_eq!(told.matches("queued: nobody may be asked: lab is OPEN").count(), 1, "{told}");
 }
 
 #[test]

@@ -88,3 +88,20 @@ fn the_next_run_keeps_the_wait_that_a_provider_asked_the_last_one_for() {
     assert_eq!(output.status.code(), Some(4), "{stderr}");
     assert!(stderr.contains("stays queued (no provider may be asked"), "{stderr}");
 }
+
+#[test]
+fn who_names_another_configuration_than_the_servers_is_told_whose_holds() {
+    let (home, _script) = Home::with_script(&scripts::steps(1));
+    let _server = home.serve();
+    let other = home.path().join("other.toml");
+    std::fs::write(&other, "max_workers = 2\n").expect("a configuration");
+    let other = other.display().to_string();
+    let told = |args: &[&str]| String::from_utf8_lossy(&home.ukai(args).stderr).into_owned();
+    let own = home.path().join("config/ukai/ukai.toml").display().to_string();
+    for args in [&["providers"][..], &["run", "look"]] {
+        let stderr = told(&[args, &["--config", &other]].concat());
+        assert!(stderr.contains(&own) && stderr.contains("a server runs already"), "{args:?}: {stderr}");
+        let stderr = told(&[args, &["--config", &own]].concat());
+        assert!(!stderr.contains("a server runs already"), "{args:?}: {stderr}");
+    }
+}

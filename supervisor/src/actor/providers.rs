@@ -9,6 +9,7 @@ use ukai_protocol::lease::Grant;
 use super::request::usage;
 use super::{Answer, Msg, Refusal, State};
 use crate::examine::{self, Examination, Examined};
+use crate::job::Life;
 use crate::route::breaker::{Standing, Until};
 use crate::route::decision;
 use crate::route::router::Router;
@@ -83,7 +84,10 @@ impl State {
 
     fn decision_about(&self, job: &str, now: Instant) -> Result<(JobId, Vec<String>), Refusal> {
         let id = self.job_meant(job)?;
-        let lines = self.router.why(&id, now).unwrap_or_default();
+        let mut lines = self.router.why(&id, now).unwrap_or_default();
+        if let Some(job) = self.jobs.get(&id).filter(|job| job.life == Life::Queued) {
+            lines.insert(0, format!("it is queued: {}", self.row(&id, job, now).note));
+        }
         Ok((id, lines))
     }
 

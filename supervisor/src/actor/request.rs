@@ -74,13 +74,15 @@ impl State {
         match self.router.opens_at(&job.wants(), now) {
             Opening::Now => format!("{} before it", self.queue.position(id).unwrap_or(0)),
             Opening::At(at) => {
-                format!("no provider may be asked for another {} s", at.saturating_duration_since(now).as_secs())
+                let seconds = at.saturating_duration_since(now).as_secs();
+                let why = self.router.opened(&job.wants());
+                format!("no provider may be asked for another {seconds} s: {why}; see `ukai providers`")
             }
             Opening::Never => match self.router.is_shut() {
                 Some(cause) => cause.detail.clone(),
                 None => {
-                    let closed = self.router.closed(&job.wants()).join(" ");
-                    format!("its providers are closed: mend the account, then type: ukai providers reset {closed}")
+                    let (why, closed) = (self.router.opened(&job.wants()), self.router.closed(&job.wants()).join(" "));
+                    format!("nobody may be asked: {why}; mend that, then type: ukai providers reset {closed}")
                 }
             },
         }
@@ -93,6 +95,7 @@ impl State {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             state_dir: settings.state_dir.clone(),
+            config: settings.config.clone(),
             max_workers: count(settings.max_workers),
             running: count(self.queue.running()),
             queued: count(self.queue.waiting()),

@@ -10,6 +10,8 @@ use ukai_protocol::frame::Role;
 
 use super::context::Context;
 use super::failure::Failure;
+use super::print;
+use crate::config::load::Origin;
 use crate::host::StartError;
 use crate::store::lock::LockError;
 
@@ -63,6 +65,23 @@ impl Client {
         Client::connect(context).await?.ok_or_else(|| {
             Failure::usage(format!("no ukai server listens for {}; {what_to_type}", context.state.root().display()))
         })
+    }
+
+    /// A server has the configuration that it was started with: whoever names another one is told so.
+    pub async fn warn_of_another_configuration(context: &Context) -> Result<(), Failure> {
+        if !matches!(context.loaded.origin, Origin::Flag | Origin::Variable) {
+            return Ok(());
+        }
+        let Some(client) = Client::connect(context).await? else { return Ok(()) };
+        let Response::Status(status) = client.ask(&Request::Status).await? else { return Ok(()) };
+        if status.config != context.loaded.config.file {
+            let theirs = status.config.map_or_else(|| "no file".to_owned(), |file| file.display().to_string());
+            print::note(&format!(
+                "ukai: a server runs already (process {}), and its providers are those of {theirs}: stop it to use others",
+                status.pid
+            ));
+        }
+        Ok(())
     }
 
     pub async fn send(&mut self, request: &Request) -> Result<(), Failure> {

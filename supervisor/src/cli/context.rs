@@ -83,6 +83,7 @@ impl Context {
         let supervision = config.supervision;
         Ok(Settings {
             state_dir,
+            config: config.file.clone(),
             socket,
             max_workers: config.max_workers as usize,
             heartbeat: Duration::from_millis(supervision.heartbeat_ms),

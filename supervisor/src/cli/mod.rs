@@ -164,6 +164,9 @@ fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
     let context = Context::new(global)?;
     runtime.block_on(async {
         attention::banner(&context).await;
+        if matches!(verb, Verb::Run(_) | Verb::Submit(_) | Verb::Providers(_)) {
+            client::Client::warn_of_another_configuration(&context).await?;
+        }
         match verb {
             Verb::Serve => serve::serve(&context).await,
             Verb::Run(args) => run::run(&context, args).await,

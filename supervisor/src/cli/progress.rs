@@ -27,7 +27,7 @@ pub fn say(event: &Event) -> Say {
         Event::Submitted { name, .. } => format!("submitted as {name}"),
         Event::Started { attempt: 1, .. } => return Say::Moment("started".to_owned()),
         Event::Started { attempt, .. } => format!("started again (attempt {attempt})"),
-        Event::Interrupted { stopped: true, .. } => "its worker has stopped for the pause".to_owned(),
+        Event::Interrupted { stopped: true, how, .. } => format!("its worker has gone: {}", detail(how)),
         Event::Interrupted { how, .. } => format!("its worker ended: {}; a new one carries it on", detail(how)),
         Event::Leased { step, provider, model, .. } => {
             return Say::Moment(format!("step {step}: asking {provider} ({model})"));
@@ -40,7 +40,7 @@ pub fn say(event: &Event) -> Say {
         }
         Event::Waiting { why, wait_ms } => {
             let what = match why {
-                WaitingFor::Lease => "a free place at a provider",
+                WaitingFor::Lease => "its turn at a provider",
                 WaitingFor::Provider => "a provider",
             };
             match wait_ms {

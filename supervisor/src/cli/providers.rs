@@ -213,7 +213,7 @@ fn class(class: AnswerClass) -> String {
         AnswerClass::RateLimited => "rate limited",
         AnswerClass::Unavailable => "unavailable",
         AnswerClass::Timeout => "timed out",
-        AnswerClass::Closed => "closed",
+        AnswerClass::Closed => "refused",
         AnswerClass::ContextOverflow => "too long",
         AnswerClass::Rejected => "rejected",
         AnswerClass::Withdrawn => "given up",

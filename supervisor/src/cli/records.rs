@@ -38,6 +38,7 @@ async fn from_server(
     let filter = Filter { jobs: Selection::These(vec![id.to_string()]), deltas: false };
     client.send(&Request::Subscribe { filter, seen: Seen::default() }).await?;
     let broken = |why: String| Failure::failed(format!("reading the records of {id}: {why}; try again"));
+    let refused = |why: String| Failure::failed(format!("{why}; see `ukai show {id}` and `ukai quarantine`"));
     loop {
         match client.next().await.map_err(|error| broken(error.to_string()))? {
             Some(Response::Happened(happened)) => {
@@ -47,7 +48,7 @@ async fn from_server(
             }
             Some(Response::Live) => return Ok(true),
             Some(Response::Missed { count }) => return Err(broken(format!("{count} were left out"))),
-            Some(Response::Refused { why, .. }) => return Err(broken(why)),
+            Some(Response::Refused { why, .. }) => return Err(refused(why)),
             Some(other) => return Err(unexpected(&other)),
             None => return Err(broken("the server closed the connection".to_owned())),
         }

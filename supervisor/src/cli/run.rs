@@ -120,7 +120,9 @@ async fn cannot_start(host: &Host, ids: &[JobId]) -> Idle {
 
 fn say_queued(idle: Idle) {
     for (id, why) in idle.queued {
-        print::note(&format!("ukai: {id} stays queued ({why}); type: ukai serve"));
+        print::note(&format!(
+            "ukai: {id} stays queued ({why}); `ukai serve` and the next `ukai run` go on with it, `ukai cancel {id}` drops it"
+        ));
     }
     for id in idle.paused {
         print::note(&format!("ukai: {id} stays paused; type: ukai unpause {id}"));

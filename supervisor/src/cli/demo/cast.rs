@@ -63,6 +63,7 @@ pub(super) fn settings(context: &Context, scripted: &Scripted) -> Result<Setting
     };
     Ok(Settings {
         state_dir: context.state.root().to_owned(),
+        config: None,
         socket,
         max_workers: WORDS.len(),
         heartbeat: Duration::from_secs(1),

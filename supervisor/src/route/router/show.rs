@@ -9,6 +9,7 @@ use ukai_protocol::job::Cause;
 
 use super::super::account::{Account, Memory};
 use super::super::breaker::{self, Until};
+use super::super::decision;
 use super::super::fit::{self, Wants};
 use super::{Opening, Router};
 use crate::settings::Provider;
@@ -52,6 +53,20 @@ impl Router {
         };
         let closed = fit::candidates(&self.providers, wants).into_iter().filter(is_closed);
         closed.map(|provider| self.providers[provider].id.as_str()).collect()
+    }
+
+    /// Of each candidate of a job that is not CLOSED, why.
+    #[must_use]
+    pub fn opened(&self, wants: &Wants) -> String {
+        let said = fit::candidates(&self.providers, wants).into_iter().filter_map(|provider| {
+            let id = &self.providers[provider].id;
+            match self.accounts[self.account_of[provider]].breaker() {
+                breaker::Standing::Closed => None,
+                breaker::Standing::HalfOpen => Some(format!("{id} is being tried")),
+                breaker::Standing::Open { why, .. } => Some(format!("{id} is OPEN ({})", decision::opened(why))),
+            }
+        });
+        said.collect::<Vec<_>>().join(", ")
     }
 
     /// Why no lease is given at all.
