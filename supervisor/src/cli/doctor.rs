@@ -8,6 +8,7 @@ use rustix::process::PidfdFlags;
 use serde_json::{Value, json};
 use ukai_protocol::control::{Request, Response, ServerStatus};
 use ukai_protocol::job::Limits;
+use ukai_protocol::lease::Timeouts;
 
 use super::client::{Client, unexpected};
 use super::context::{Context, worker_program};
@@ -113,8 +114,27 @@ fn described(provider: &Provider, origin: &str) -> Vec<Fact> {
         fact(TOPIC, of("address"), format!("{} ({wire})", provider.base_url), origin),
         fact(TOPIC, of("model"), &provider.model, origin),
         fact(TOPIC, of("window"), sizes, origin),
+        fact(TOPIC, of("bounds"), bounds(provider), origin),
         key,
     ]
+}
+
+/// How much of it may be asked at a time, and how long it is waited for.
+fn bounds(provider: &Provider) -> String {
+    let seconds = |ms: u64| duration::show(ms);
+    let Timeouts { connect_ms, first_content_ms, idle_ms } = provider.timeouts;
+    let (connect, first, idle) = (seconds(connect_ms), seconds(first_content_ms), seconds(idle_ms));
+    let rate = |what: &str, rate: Option<u64>| rate.map(|rate| format!("{rate} {what}"));
+    let account = (provider.account != provider.id).then(|| format!("account {}", provider.account));
+    let bounds = [
+        account,
+        rate("at a time", provider.max_concurrency.map(u64::from)),
+        rate("requests/min", provider.requests_per_minute.map(u64::from)),
+        rate("at once", provider.burst.map(u64::from)),
+        rate("tokens/min", provider.tokens_per_minute),
+        Some(format!("connects in {connect}, begins in {first}, pauses for {idle} at most")),
+    ];
+    bounds.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn looked(from: &KeyFrom) -> String {

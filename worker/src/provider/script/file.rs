@@ -6,6 +6,7 @@
 #![deny(clippy::disallowed_methods)]
 
 use serde::Deserialize;
+use toml::Spanned;
 
 use super::args::ArgTable;
 use super::conversation::Wire;
@@ -19,19 +20,29 @@ const RULES_MAX: usize = 1_000;
 /// Calls that one `each` may make, unless `max` says less.
 pub const EACH_CALLS_MAX: usize = 64;
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct Script {
     /// Refuse requests without a key, as the real ones do.
-    #[serde(default)]
     pub require_key: bool,
     /// Refuse requests with any other key.
     pub key: Option<String>,
     pub rate: Option<Rate>,
-    #[serde(default)]
     pub defaults: Timing,
-    #[serde(default, rename = "rule")]
     pub rules: Vec<Rule>,
+}
+
+/// As it is written: what is wrong about a rule as a whole is told with the line at which it begins.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawScript {
+    #[serde(default)]
+    require_key: bool,
+    key: Option<String>,
+    rate: Option<Rate>,
+    #[serde(default)]
+    defaults: Timing,
+    #[serde(default, rename = "rule")]
+    rules: Vec<Spanned<RawRule>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -42,8 +53,7 @@ pub struct Timing {
     pub chunk_chars: Option<std::num::NonZeroUsize>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "RawRule")]
+#[derive(Clone, Debug)]
 pub struct Rule {
     pub name: Option<String>,
     pub when: When,
@@ -184,7 +194,14 @@ pub enum Hang {
 
 impl Script {
     pub fn parse(text: &str) -> Result<Script, String> {
-        let script: Script = toml::from_str(text).map_err(|why| why.to_string())?;
+        let RawScript { require_key, key, rate, defaults, rules } =
+            toml::from_str(text).map_err(|why| why.to_string())?;
+        let rules = rules.into_iter().map(|rule| {
+            let line = text[..rule.span().start].matches('\n').count() + 1;
+            let named = rule.get_ref().name.as_ref().map(|name| format!(" `{name}`")).unwrap_or_default();
+            Rule::try_from(rule.into_inner()).map_err(|why| format!("the [[rule]]{named} at line {line}: {why}"))
+        });
+        let script = Script { require_key, key, rate, defaults, rules: rules.collect::<Result<_, _>>()? };
         if script.rules.is_empty() {
             return Err("it has no [[rule]], so it could answer nothing".to_owned());
         }

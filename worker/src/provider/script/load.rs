@@ -51,6 +51,10 @@ mod tests {
         for (script, parts) in [
             ("", &["no [[rule]]"][..]),
             ("[[rule]\n", &["line 1"]),
+            (
+                "[[rule]]\nreply = { text = 'x' }\n\n[[rule]]\nname = 'b'\n",
+                &["[[rule]] `b` at line 4", "needs a [rule.reply]"],
+            ),
             ("[[rule]]\nreplay = 1", &["line 2", "replay"]),
             ("[[rule]]\nreply = { txt = 'x' }", &["line 2", "txt"]),
             ("[[rule]]\n\nreply = { text = '{{promt}}' }", &["line 3", "'promt' is no name"]),
