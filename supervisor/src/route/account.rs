@@ -347,6 +347,10 @@ impl Account {
         if let Some(breaker) = breaker {
             self.breaker.recall(breaker);
         }
+        // One that was HALF_OPEN begins its trial anew, and what a probe was told binds the next one too.
+        if let Some(at) = self.not_before() {
+            self.breaker.named(Until::At(at), PATIENCE, now);
+        }
         for (bucket, level) in [(&mut self.requests, requests), (&mut self.tokens, tokens)] {
             if let (Some(bucket), Some(level)) = (bucket, level) {
                 bucket.lower_to(level + age.as_secs_f64() * bucket.per_minute() / 60.0, now);
@@ -476,6 +480,25 @@ mod tests {
         assert_eq!(account.standing(0.0, now, 0.0), Standing::NotBefore(now + SECOND * 5));
         account.reported("a", old, &report(AnswerClass::RateLimited, Some(Wait::For(90_000))), now, 0.0);
         assert!(matches!(account.breaker(), breaker::Standing::Open { why: Why::LongWait, .. }));
+    }
+
+    #[test]
+    fn a_wait_that_a_probe_was_told_binds_the_probes_of_the_next_supervisor() {
+        let now = Instant::now();
+        let mut account = Account::new("a".into(), 1);
+        told(&mut account, AnswerClass::RateLimited, Some(61), now);
+        let now = now + SECOND * 61;
+        account.handle_timeout(now);
+        let Probe { id, generation, .. } = account.take_probe(0.0, now).expect("HALF_OPEN");
+        let report = report(AnswerClass::RateLimited, Some(Wait::For(20_000)));
+        account.reported("a", Admission::Probe { id, generation }, &report, now, 0.0);
+        let mut next = Account::new("a".into(), 1);
+        next.recall(account.memory(now), now);
+        for (seconds, leaves) in [(0, false), (19, false), (20, true)] {
+            let now = now + SECOND * seconds;
+            next.handle_timeout(now);
+            assert_eq!(next.take_probe(0.0, now).is_some(), leaves, "{seconds} s later");
+        }
     }
 
     #[test]

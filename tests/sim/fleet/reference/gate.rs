@@ -197,7 +197,8 @@ impl Gate {
         self.overdue(now);
         assert!(matches!(self.state, State::HalfOpen { .. }), "a probe while {:?}", self.state);
         assert!(self.probe.is_none(), "two probes in flight");
-        assert!(self.not_before.is_none_or(|(at, _)| at <= now), "a probe before its time");
+        let early = self.not_before.filter(|(at, _)| *at > now).map(|(at, wait)| (at - now, wait));
+        assert!(early.is_none(), "a probe {early:?} too early");
         self.probe = Some((lease, now));
     }
 
