@@ -265,10 +265,10 @@ impl Breaker {
     /// A probe that is not in flight (any more) changes nothing.
     pub fn probed(&mut self, probe: u64, verdict: Verdict, not_before: Option<Instant>, now: Instant) {
         let State::HalfOpen(trial) = &mut self.state else { return };
-        if trial.in_flight.is_none_or(|in_flight| in_flight.id != probe) {
-            return;
-        }
+        let Some(in_flight) = trial.in_flight.filter(|in_flight| in_flight.id == probe) else { return };
         trial.in_flight = None;
+        // Whether somebody has looked since its lease was over must not decide what its late word counts.
+        let verdict = if in_flight.until <= now { Verdict::Failure(Failed::Timeout) } else { verdict };
         match verdict {
             Verdict::Success => {
                 trial.successes += 1;

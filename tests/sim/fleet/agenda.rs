@@ -12,20 +12,39 @@ use super::labs::Reply;
 #[derive(Debug)]
 pub enum Coming {
     /// To a worker, if it still lives this life.
-    News { job: u32, life: u32, news: News },
+    News {
+        job: u32,
+        life: u32,
+        news: News,
+    },
     /// From a worker to the supervisor, if that still reigns.
-    Word { job: u32, life: u32, reign: u32, word: Word },
+    Word {
+        job: u32,
+        life: u32,
+        reign: u32,
+        word: Word,
+    },
     /// To the supervisor that reigns.
-    Turn { reign: u32, turn: Turn },
+    Turn {
+        reign: u32,
+        turn: Turn,
+    },
     /// A person, about a job.
-    Wish { job: u32, wish: Wish },
+    Wish {
+        job: u32,
+        wish: Wish,
+    },
     /// A person looks at the providers.
     Visit,
     Submission,
     /// The supervisor ends; `clean`: it was told to, and could put everything in order.
-    Stop { clean: bool },
+    Stop {
+        clean: bool,
+    },
     /// The next one begins.
-    Start { clean: bool },
+    Start {
+        clean: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -49,7 +68,9 @@ pub enum Word {
     Report(Report),
     Returned,
     /// Its process has ended, and all that it said has been heard; `stopped`: by itself, for a later attempt.
-    Gone { stopped: bool },
+    Gone {
+        stopped: bool,
+    },
 }
 
 #[derive(Debug)]

@@ -45,7 +45,9 @@ enum Mood {
     Well,
     Slow,
     /// 429s that name a wait of seconds, or of up to two hours.
-    Throttling { long: bool },
+    Throttling {
+        long: bool,
+    },
     /// 429s that name none.
     Curt,
     Outage,
@@ -55,7 +57,9 @@ enum Mood {
     /// 200, then an error in the stream.
     Broken,
     /// It means fewer requests a minute than we were told.
-    Strict { per_minute: usize },
+    Strict {
+        per_minute: usize,
+    },
 }
 
 /// What comes of one request.

@@ -283,7 +283,8 @@ impl Fleet {
 
     pub fn stop(&mut self, clean: bool) {
         if clean {
-            let jobs: Vec<u32> = self.jobs.iter().filter(|(_, worker)| worker.has_process()).map(|(job, _)| *job).collect();
+            let jobs: Vec<u32> =
+                self.jobs.iter().filter(|(_, worker)| worker.has_process()).map(|(job, _)| *job).collect();
             self.shell.down = true;
             for job in jobs {
                 if self.worker(job).machine.is_some() {

@@ -14,10 +14,21 @@ const PROBE: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub enum State {
     /// The 429s of the last minute; failures and timeouts in a row.
-    Closed { limited: Vec<Instant>, unavailable: u32, timeouts: u32 },
+    Closed {
+        limited: Vec<Instant>,
+        unavailable: u32,
+        timeouts: u32,
+    },
     /// Not for a request, and not for a probe before `until`, nor before a person comes.
-    Open { until: Instant, person: bool },
-    HalfOpen { successes: u32, failures: u32, neither: u32 },
+    Open {
+        until: Instant,
+        person: bool,
+    },
+    HalfOpen {
+        successes: u32,
+        failures: u32,
+        neither: u32,
+    },
 }
 
 #[derive(Clone, Debug)]
