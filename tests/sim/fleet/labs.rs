@@ -105,7 +105,8 @@ impl Lab {
         self.feel(now) != Mood::Closed
     }
 
-    pub fn answer(&mut self, now: Instant) -> Reply {
+    /// `poisoned`: whatever is in it, no provider gets through with it.
+    pub fn answer(&mut self, poisoned: bool, now: Instant) -> Reply {
         self.arrivals.push_back(now);
         self.arrivals.retain(|at| now - *at < MINUTE);
         let after = Duration::from_millis(self.rng.random_range(1_000..20_000));
@@ -113,7 +114,8 @@ impl Lab {
         let mut seen = LimitsSeen::default();
         let dice = self.rng.random_range(0..100);
         let result = match mood {
-            // Even who is well fails at times, and says with a reply that it was the last one for a while.
+            // Who is well fails at times, and says with a reply that it was the last one for a while.
+            _ if poisoned => Err(failure(AnswerClass::Unavailable, "http:500", None)),
             _ if dice == 0 => Err(failure(AnswerClass::Withdrawn, "stale", None)),
             Mood::Well if dice == 1 => Err(failure(AnswerClass::Unavailable, "reset", None)),
             Mood::Well if dice == 2 => {

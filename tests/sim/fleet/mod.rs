@@ -37,6 +37,9 @@ const SPINS_MAX: u32 = 100_000;
 /// More jobs than workers: some always wait for a place.
 const JOBS: usize = WORKERS + 3;
 
+/// Of the supervisor, in a night.
+const STOPS: usize = 12;
+
 struct Fleet {
     rng: StdRng,
     agenda: Agenda,
@@ -92,8 +95,8 @@ impl Fleet {
             fleet.at(0..60, Coming::Submission);
         }
         fleet.at(600..4_000, Coming::Visit);
-        for _ in 0..5 {
-            let clean = fleet.rng.random_bool(0.4);
+        for _ in 0..STOPS {
+            let clean = fleet.rng.random_bool(0.3);
             fleet.at(60..NIGHT.as_secs(), Coming::Stop { clean });
         }
         fleet
@@ -175,7 +178,8 @@ impl Fleet {
             _ => {}
         }
         self.ids.insert(id.clone(), job);
-        self.jobs.insert(job, Worker::new(id, wants));
+        let poisoned = self.rng.random_bool(0.05);
+        self.jobs.insert(job, Worker::new(id, wants, poisoned));
         self.shell.queue.push_back(job);
     }
 

@@ -258,7 +258,7 @@ impl Fleet {
     fn probe(&mut self, Order { grant, deadline, .. }: &Order) {
         let now = self.agenda.now;
         let lab = self.labs.get_mut(&grant.provider).expect("it is one of ours");
-        let reply = lab.answer(now);
+        let reply = lab.answer(false, now);
         let report = |class, wait| {
             let (lease, generation, account) = (grant.lease, grant.generation, grant.account.clone());
             Some(Box::new(Report { lease, generation, account, class, wait, ..Report::default() }))

@@ -40,6 +40,8 @@ pub struct Worker {
     wake_at: Option<Instant>,
     pub paused: bool,
     pub cancelled: bool,
+    /// What it sends makes each provider fail.
+    poisoned: bool,
     link: Link,
 }
 
@@ -56,7 +58,7 @@ struct Link {
 }
 
 impl Worker {
-    pub fn new(id: JobId, wants: Wants) -> Self {
+    pub fn new(id: JobId, wants: Wants, poisoned: bool) -> Self {
         let submitted = Event::Submitted { name: String::new(), prompt: "go".to_owned(), priority: 5, batch: None };
         Worker {
             id,
@@ -71,6 +73,7 @@ impl Worker {
             wake_at: None,
             paused: false,
             cancelled: false,
+            poisoned,
             link: Link::default(),
         }
     }
@@ -198,7 +201,8 @@ impl Fleet {
         let reign = self.shell.reign;
         self.reference.arrives(job, reign, &grant.provider);
         self.worker(job).calling = Some((reign, grant.lease));
-        let reply = self.labs.get_mut(&grant.provider).expect("it is one of ours").answer(now);
+        let poisoned = self.worker(job).poisoned;
+        let reply = self.labs.get_mut(&grant.provider).expect("it is one of ours").answer(poisoned, now);
         let at = now + reply.after;
         self.news(job, at, News::Attempted(grant, Box::new(reply)));
     }
