@@ -282,12 +282,13 @@ impl Account {
     pub fn reset(&mut self, forget_wait: bool, now: Instant) {
         self.breaker.reset();
         self.last_failure = None;
-        self.nameless = 0;
+        let is_named = std::mem::take(&mut self.nameless) == 0;
         if forget_wait {
             self.not_before = None;
             self.named += 1;
         }
-        if let Some(at) = self.not_before() {
+        // A backoff of our own is sat out; only a provider's word opens.
+        if let Some(at) = self.not_before().filter(|_| is_named) {
             self.breaker.named(Until::At(at), PATIENCE, now);
         }
     }
@@ -346,10 +347,6 @@ impl Account {
         self.last_failure = last_failure;
         if let Some(breaker) = breaker {
             self.breaker.recall(breaker);
-        }
-        // One that was HALF_OPEN begins its trial anew, and what a probe was told binds the next one too.
-        if let Some(at) = self.not_before() {
-            self.breaker.named(Until::At(at), PATIENCE, now);
         }
         for (bucket, level) in [(&mut self.requests, requests), (&mut self.tokens, tokens)] {
             if let (Some(bucket), Some(level)) = (bucket, level) {
@@ -440,6 +437,22 @@ mod tests {
             assert_eq!(account.standing(0.0, now, 0.0), Standing::NotBefore(now + SECOND * expected));
         }
         assert_eq!(account.revision(), 0, "nobody has named it, so nobody has to remember it");
+    }
+
+    #[test]
+    fn a_reset_opens_again_for_what_was_named_and_not_for_a_backoff() {
+        let now = Instant::now();
+        for (quirk, seconds, expected) in [
+            ("an hour was named", Some(3_600), true),
+            ("ten seconds were named", Some(10), false),
+            ("backing off for minutes", None, false),
+        ] {
+            let mut account = Account { nameless: 8, ..Account::new("a".into(), 9) };
+            told(&mut account, AnswerClass::RateLimited, seconds, now);
+            account.reset(false, now);
+            assert_eq!(account.breaker() != breaker::Standing::Closed, expected, "{quirk}");
+            assert!(account.not_before().is_some(), "{quirk}");
+        }
     }
 
     #[test]

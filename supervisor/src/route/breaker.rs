@@ -322,7 +322,9 @@ impl Breaker {
     pub fn handle_timeout(&mut self, not_before: Option<Instant>, now: Instant) {
         match &self.state {
             State::Open { until: Until::At(at), .. } if *at <= now => {
-                let trial = Trial { successes: 0, failures: 0, neither: 0, in_flight: None, next: *at };
+                // Later than OPEN itself where a supervisor before this one was told so in HALF_OPEN.
+                let next = not_before.map_or(*at, |named| named.max(*at));
+                let trial = Trial { successes: 0, failures: 0, neither: 0, in_flight: None, next };
                 self.state = State::HalfOpen(trial);
                 self.generation += 1;
             }
