@@ -282,12 +282,13 @@ impl Account {
     pub fn reset(&mut self, forget_wait: bool, now: Instant) {
         self.breaker.reset();
         self.last_failure = None;
-        self.nameless = 0;
+        let is_named = std::mem::take(&mut self.nameless) == 0;
         if forget_wait {
             self.not_before = None;
             self.named += 1;
         }
-        if let Some(at) = self.not_before() {
+        // A backoff of our own is sat out; only a provider's word opens.
+        if let Some(at) = self.not_before().filter(|_| is_named) {
             self.breaker.named(Until::At(at), PATIENCE, now);
         }
     }

@@ -268,10 +268,10 @@ impl Breaker {
     /// A probe that is not in flight (any more) changes nothing.
     pub fn probed(&mut self, probe: u64, verdict: Verdict, not_before: Option<Instant>, now: Instant) {
         let State::HalfOpen(trial) = &mut self.state else { return };
-        if trial.in_flight.is_none_or(|in_flight| in_flight.id != probe) {
-            return;
-        }
+        let Some(in_flight) = trial.in_flight.filter(|in_flight| in_flight.id == probe) else { return };
         trial.in_flight = None;
+        // Whether somebody has looked since its lease was over must not decide what its late word counts.
+        let verdict = if in_flight.until <= now { Verdict::Failure(Failed::Timeout) } else { verdict };
         match verdict {
             Verdict::Success => {
                 trial.successes += 1;
@@ -325,7 +325,9 @@ impl Breaker {
     pub fn handle_timeout(&mut self, not_before: Option<Instant>, now: Instant) {
         match &self.state {
             State::Open { until: Until::At(at), .. } if *at <= now => {
-                let trial = Trial { successes: 0, failures: 0, neither: 0, in_flight: None, next: *at };
+                // Later than OPEN itself where a supervisor before this one was told so in HALF_OPEN.
+                let next = not_before.map_or(*at, |named| named.max(*at));
+                let trial = Trial { successes: 0, failures: 0, neither: 0, in_flight: None, next };
                 self.state = State::HalfOpen(trial);
                 self.generation += 1;
             }

@@ -42,6 +42,22 @@ fn nameless_throttling_waits_longer_each_time_in_a_row() {
 }
 
 #[test]
+fn a_reset_opens_again_for_what_was_named_and_not_for_a_backoff() {
+    let now = Instant::now();
+    for (quirk, seconds, expected) in [
+        ("an hour was named", Some(3_600), true),
+        ("ten seconds were named", Some(10), false),
+        ("backing off for minutes", None, false),
+    ] {
+        let mut account = Account { nameless: 8, ..Account::new("a".into(), 9) };
+        told(&mut account, AnswerClass::RateLimited, seconds, now);
+        account.reset(false, now);
+        assert_eq!(account.breaker() != breaker::Standing::Closed, expected, "{quirk}");
+        assert!(account.not_before().is_some(), "{quirk}");
+    }
+}
+
+#[test]
 fn what_a_named_wait_does_to_the_breaker() {
     use AnswerClass::{Closed, RateLimited, Success, Unavailable};
     let now = Instant::now();

@@ -196,6 +196,18 @@ fn a_probe_that_outlives_its_lease_has_failed() {
 }
 
 #[test]
+fn a_late_success_is_none_though_nobody_has_looked_since() {
+    let mut bench = Bench::half_open();
+    for _ in 0..2 {
+        bench.after(PROBE_PAUSE);
+        let late = bench.breaker.take_probe(bench.now).expect("a probe may leave");
+        bench.now += PROBE_LEASE;
+        bench.breaker.probed(late.id, Verdict::Success, None, bench.now);
+    }
+    assert_eq!(bench.open_for(), Some(MINUTE * 2));
+}
+
+#[test]
 fn probes_without_a_verdict_do_not_keep_it_half_open_for_days() {
     let mut bench = Bench::half_open();
     let began = bench.now;
