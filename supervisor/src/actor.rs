@@ -42,6 +42,7 @@ use crate::route::router::Router;
 use crate::store::batch_file::BatchFile;
 use crate::store::capabilities::Capabilities;
 use crate::store::routes::Found;
+use crate::store::told::Told;
 use crate::store::{Appended, Recovered, StoreError};
 use crate::table::Job;
 
@@ -150,6 +151,11 @@ pub enum Msg {
         result: io::Result<()>,
     },
     CapabilitiesSaved(io::Result<()>),
+    /// One of those that a person wants to see has answered, or could not be asked.
+    ExaminedOne {
+        lease: u64,
+        report: Option<Report>,
+    },
     Examined {
         examined: Vec<Examination>,
         answer: Answer<Examined>,
@@ -206,6 +212,8 @@ pub struct Arguments {
     pub batches: Vec<BatchFile>,
     /// What an earlier supervisor knew of the provider accounts.
     pub routes: Found,
+    /// What providers named, as only the logs of jobs tell.
+    pub told: Vec<Told>,
     pub capabilities: Capabilities,
     /// Filled with this actor before anything can be recorded.
     pub address: Arc<OnceLock<ActorRef<Msg>>>,
@@ -246,7 +254,7 @@ impl Actor for Supervisor {
     type Arguments = Arguments;
 
     async fn pre_start(&self, myself: ActorRef<Msg>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
-        let Arguments { pool, notifier, recovered, batches, routes, capabilities, address } = arguments;
+        let Arguments { pool, notifier, recovered, batches, routes, told, capabilities, address } = arguments;
         if address.set(myself.clone()).is_err() {
             return Err("the address of the supervisor is taken".into());
         }
@@ -278,7 +286,7 @@ impl Actor for Supervisor {
                 alarm: None,
                 pool,
             };
-            state.recall_routes(routes, now);
+            state.recall_routes(routes, told, now);
             state.recall_capabilities();
             state.take_over(batches, recovered, now);
             state
@@ -315,7 +323,8 @@ impl Actor for Supervisor {
             Msg::ResetProviders { ids, forget_wait, answer } => state.reset_providers(&ids, forget_wait, answer, now),
             Msg::ProbeProviders { ids, refresh, answer } => state.probe_providers(&ids, refresh, answer, now),
             Msg::CapabilitiesSaved(result) => state.capabilities_saved(result),
-            Msg::Examined { examined, answer } => state.examined(examined, answer, now),
+            Msg::ExaminedOne { lease, report } => state.router.probed(lease, report.as_ref(), now, rand::random()),
+            Msg::Examined { examined, answer } => state.examined(examined, answer),
             Msg::Recorded(appended) => state.recorded(&appended),
             Msg::Created { submission, place, result } => state.created(submission, place, result),
             Msg::Wrote { job, what, result } => state.wrote(&job, what, result, now),

@@ -61,12 +61,15 @@ impl Examination {
     }
 }
 
-/// Asks all of these at once. `granted`: by id, the lease to ask with, or why there is none.
+/// Asks all of these at once. `granted`: by id, the lease to ask with, or why there is none. `answered` hears of each as
+/// soon as it is through: what one provider named must not wait for the slowest.
 pub async fn ask(
     worker_program: PathBuf,
     family: Family,
     granted: Vec<(String, Result<Grant, String>)>,
+    answered: impl Fn(&Examination),
 ) -> Vec<Examination> {
+    let answered = &answered;
     let asked = granted.into_iter().map(|(id, granted)| {
         let program = worker_program.clone();
         async move {
@@ -80,7 +83,9 @@ pub async fn ask(
             let answer: Result<ProbeAnswer, ProbeError> = probe::run(&program, family, request.clone()).await;
             let outcome = answer.map_err(|error| error.to_string());
             let evidence = Some(ProbedProvider::new(&request, outcome.clone()));
-            Examination { id, lease, outcome, evidence }
+            let examination = Examination { id, lease, outcome, evidence };
+            answered(&examination);
+            examination
         }
     });
     join_all(asked).await

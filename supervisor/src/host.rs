@@ -32,6 +32,7 @@ use crate::store::capabilities::{self, Capabilities};
 use crate::store::lock::LockError;
 use crate::store::paths::PathError;
 use crate::store::routes::{self, Found};
+use crate::store::told::{self, Told};
 use crate::store::{self, Appended, Lock, Recovered, Reply, StateDir, StoreError, StoreMessage};
 
 /// Between two looks for orphans that came to us while nothing else made us look.
@@ -75,7 +76,7 @@ pub async fn host(settings: Settings) -> Result<Host, StartError> {
 /// With another way of starting workers.
 pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, StartError> {
     let state = StateDir::new(&settings.state_dir);
-    let Held { lock, recovered, batches, routes, capabilities } = tokio::task::spawn_blocking({
+    let Held { lock, recovered, batches, routes, told, capabilities } = tokio::task::spawn_blocking({
         let state = state.clone();
         move || take_hold(&state)
     })
@@ -102,7 +103,7 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     let notifier = Notifier::start().await?;
     let pool = Pool { settings: Arc::new(settings), store: store.clone(), publisher: publisher.clone(), family, start };
     let notifier_of = notifier.clone();
-    let arguments = Arguments { pool, notifier: notifier_of, recovered, batches, routes, capabilities, address };
+    let arguments = Arguments { pool, notifier: notifier_of, recovered, batches, routes, told, capabilities, address };
     let (supervisor, supervising) = Supervisor::spawn(None, Supervisor, arguments).await?;
     store.link(supervisor.get_cell());
 
@@ -127,6 +128,8 @@ struct Held {
     recovered: Vec<Recovered>,
     batches: Vec<BatchFile>,
     routes: Found,
+    /// What providers named, as only logs tell.
+    told: Vec<Told>,
     capabilities: Capabilities,
 }
 
@@ -137,10 +140,13 @@ fn take_hold(state: &StateDir) -> Result<Held, StartError> {
     let capabilities = capabilities::load(state)?;
     let batches = batch_file::recover_all(state)?;
     let mut recovered = store::recover_all(state)?;
+    let clock = SystemTime::now();
+    let under_way = recovered.iter().filter(|run| run.progress.outcome.is_none());
+    let told = under_way.flat_map(|run| told::waits(state, &run.id, clock)).collect();
     // Ids are random; `job.json` is written once, at submission.
     recovered.sort_by_cached_key(|run| submitted_at(&state.run(&run.id).spec()));
     batch::in_line_order(&mut recovered, |run| run.progress.batch.as_ref());
-    Ok(Held { lock, recovered, batches, routes, capabilities })
+    Ok(Held { lock, recovered, batches, routes, told, capabilities })
 }
 
 /// A service, cron and a terminal have different runtime directories or none: without the note they would not find the

@@ -24,12 +24,13 @@ fn opening(script: &str) -> (Home, Script) {
     let memory = Memory {
         not_before: None,
         breaker: Some(open),
+        tally: None,
         requests: None,
         tokens: None,
         age: Duration::ZERO,
         last_failure: None,
     };
-    routes::save(&state, vec![Remembered::new("lab", &memory, now, clock)]).expect("saved");
+    routes::save(&state, vec![Remembered::new("lab", &memory, now, clock)], true).expect("saved");
     (home, script)
 }
 

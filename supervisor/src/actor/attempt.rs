@@ -292,6 +292,7 @@ impl State {
         if let Err(error) = job.step(Step::End) {
             return tracing::error!(job = %id, %error, "the end of a job");
         }
+        self.router.forget(id, Instant::now());
         job.spec = None;
         let batch_done = job.progress.batch.as_ref().is_some_and(|place| self.batches.ended(&place.id, id));
         let name = job.progress.name.clone();

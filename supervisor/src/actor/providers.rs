@@ -23,6 +23,8 @@ pub fn rows(router: &Router, now: Instant) -> Vec<ProviderRow> {
         let (breaker, why, open_ms) = match account.breaker() {
             Standing::Closed => (BreakerState::Closed, None, None),
             Standing::HalfOpen => (BreakerState::HalfOpen, None, None),
+            // Whoever looks next finds it so.
+            Standing::Open { until: Until::At(at), .. } if at <= now => (BreakerState::HalfOpen, None, None),
             Standing::Open { until, why } => {
                 let until = match until {
                     Until::At(at) => ahead(at),
@@ -120,17 +122,20 @@ impl State {
         let (program, family) = (self.pool.settings.worker_program.clone(), self.pool.family);
         let myself = self.myself.clone();
         tokio::spawn(async move {
-            let examined = examine::ask(program, family, granted).await;
+            let heard = |one: &Examination| {
+                if let Some(lease) = one.lease {
+                    // Without its supervisor it is for nobody, here and below.
+                    let _ = myself.cast(Msg::ExaminedOne { lease, report: one.report().cloned() });
+                }
+            };
+            let examined = examine::ask(program, family, granted, heard).await;
             // Without its supervisor the answer is for nobody.
             let _ = myself.cast(Msg::Examined { examined, answer });
         });
     }
 
-    pub(super) fn examined(&mut self, examined: Vec<Examination>, answer: Answer<Examined>, now: Instant) {
+    pub(super) fn examined(&mut self, examined: Vec<Examination>, answer: Answer<Examined>) {
         for one in &examined {
-            if let Some(lease) = one.lease {
-                self.router.probed(lease, one.report(), now, rand::random());
-            }
             if let Some(tools) = one.tools() {
                 self.know_capability(&one.id, tools);
             }

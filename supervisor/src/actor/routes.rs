@@ -17,10 +17,14 @@ use crate::route::breaker::{Standing, Until};
 use crate::route::decision;
 use crate::store::StateDir;
 use crate::store::routes::{self, Found, Remembered};
+use crate::store::told::Told;
 
 /// Workers that outlived the last supervisor knock within [50 ms](ukai_protocol::session); what they were told meanwhile
 /// must be known before the first lease. One that does not come within this is not waited for.
 const RETURN_GRACE: Duration = Duration::from_secs(1);
+
+/// From a save that failed to the next.
+const SAVE_AGAIN: Duration = Duration::from_secs(5);
 
 /// One writer at a time, so that an older state never replaces a newer one.
 #[derive(Default)]
@@ -28,6 +32,10 @@ pub struct Routes {
     /// The router's revision that is on disk, or that could not be put there.
     saved: u64,
     saving: bool,
+    /// The last save failed: it is tried again then.
+    again: Option<Instant>,
+    /// What is known of accounts that are not configured (now): kept for when they are again.
+    others: Vec<Remembered>,
     /// What is in the buckets goes to disk once more, at the end.
     last: bool,
     /// Each breaker as it was last told of, by account.
@@ -38,12 +46,15 @@ pub struct Routes {
 }
 
 impl State {
-    pub(super) fn recall_routes(&mut self, found: Found, now: Instant) {
+    pub(super) fn recall_routes(&mut self, found: Found, told: Vec<Told>, now: Instant) {
         let clock = SystemTime::now();
         match found {
             Found::Known(accounts) => {
                 for kept in accounts {
-                    self.router.recall(&kept.account, kept.memory(now, clock), now);
+                    if self.router.recall(&kept.account, kept.memory(now, clock), now) {
+                        continue;
+                    }
+                    self.routes.others.push(kept);
                 }
             }
             Found::Quarantined { why } => {
@@ -57,6 +68,13 @@ impl State {
             }
         }
         self.routes.saved = self.router.revision();
+        // These are not on disk by themselves: the revision moves, and no lease is given before they are.
+        for Told { provider, left } in told {
+            tracing::info!(provider, left_s = left.as_secs_f64(), "it asked a worker that died to wait");
+            self.router.told(&provider, left, now);
+        }
+        // A supervisor that is killed leaves a file that says so: what was left in its buckets is then not known.
+        self.routes.last = self.router.has_rates();
         self.routes.told = self.router.breakers().map(|(_, standing)| standing).collect();
     }
 
@@ -78,27 +96,31 @@ impl State {
 
     /// When the router has something to do, as far as it may.
     pub(super) fn routes_timeout(&self, now: Instant) -> Option<Instant> {
-        match (self.may_lease(now), self.draining) {
+        let asks = match (self.may_lease(now), self.draining) {
             (_, true) => None,
             (true, false) => self.router.poll_timeout(),
             (false, false) => self.routes.returned_by.filter(|by| now < *by),
-        }
+        };
+        asks.into_iter().chain(self.routes.again).min()
     }
 
     pub(super) fn save_routes(&mut self, now: Instant) {
         let revision = self.router.revision();
-        if self.routes.saving || (revision == self.routes.saved && !self.routes.last) {
+        let again = self.routes.again.is_some_and(|at| at <= now);
+        if self.routes.saving || (revision == self.routes.saved && !self.routes.last && !again) {
             return;
         }
+        self.routes.again = None;
+        let ended = self.draining;
         self.routes.saving = true;
         self.routes.last = false;
         let clock = SystemTime::now();
         let kept = self.router.memories(now).map(|(account, memory)| Remembered::new(account, &memory, now, clock));
-        let kept: Vec<_> = kept.collect();
+        let kept: Vec<_> = kept.chain(self.routes.others.iter().cloned()).collect();
         let state = StateDir::new(&self.pool.settings.state_dir);
         let myself = self.myself.clone();
         tokio::spawn(async move {
-            let saved = tokio::task::spawn_blocking(move || routes::save(&state, kept)).await;
+            let saved = tokio::task::spawn_blocking(move || routes::save(&state, kept, ended)).await;
             let result = saved.unwrap_or_else(|error| Err(io::Error::other(error)));
             // Without its supervisor the answer is for nobody.
             let _ = myself.cast(Msg::RoutesSaved { revision, result });
@@ -117,7 +139,9 @@ impl State {
         self.routes.saving = false;
         self.routes.saved = revision;
         if let Err(error) = result {
+            // It binds this supervisor all the same, and a full disk may have room in a while.
             tracing::error!(%error, "what is known of the providers could not be written to routes.json");
+            self.routes.again = Some(Instant::now() + SAVE_AGAIN);
         }
     }
 

@@ -21,6 +21,8 @@ pub struct Account {
     pub name: String,
     breaker: Breaker,
     not_before: Option<NotBefore>,
+    /// That is a backoff of our own, which nobody named.
+    ours: bool,
     /// How often a provider has named a wait: what is on disk is compared by this.
     named: u64,
     /// 429s in a row that named no wait.
@@ -81,6 +83,7 @@ pub enum Standing {
 pub struct Memory {
     pub not_before: Option<NotBefore>,
     pub breaker: Option<breaker::Memory>,
+    pub tally: Option<breaker::Tally>,
     /// What was left in the buckets, so long ago.
     pub requests: Option<f64>,
     pub tokens: Option<f64>,
@@ -95,6 +98,7 @@ impl Account {
             name,
             breaker: Breaker::default(),
             not_before: None,
+            ours: false,
             named: 0,
             nameless: 0,
             concurrency_max: concurrency_max.max(1),
@@ -243,21 +247,42 @@ impl Account {
         let Some(at) = now.checked_add(wait) else { return Until::Reset };
         if self.not_before.is_none_or(|before| before.at < at) {
             self.not_before = Some(NotBefore { at, wait });
+            self.ours = false;
         }
         Until::At(at)
     }
 
+    /// What an answer named that only the log of a job remembers.
+    pub fn named(&mut self, wait: Duration, now: Instant) {
+        let until = self.told_to_wait(wait, now);
+        self.named += 1;
+        self.breaker.named(until, PATIENCE, now);
+    }
+
+    #[must_use]
+    pub fn has_rates(&self) -> bool {
+        self.requests.is_some() || self.tokens.is_some()
+    }
+
     /// A 429 that named no wait binds all askers too, for as long as a backoff says.
     fn throttled(&mut self, roll: f64, now: Instant) {
-        let nameless = self.nameless.saturating_add(1);
-        self.told_to_wait(backoff::full_jitter(self.nameless, roll), now);
-        self.nameless = nameless;
+        let wait = backoff::full_jitter(self.nameless, roll);
+        self.nameless = self.nameless.saturating_add(1);
+        if self.not_before.is_none_or(|before| before.at < now + wait) {
+            self.not_before = Some(NotBefore { at: now + wait, wait });
+            self.ours = true;
+        }
     }
 
     // --- probes and time -------------------------------------------------------------------------------------------
 
-    /// The next probe, if one may leave now. It is a request like others to the buckets, and waits for none of them.
+    /// The next probe, if one may leave now. It is a request like others to the buckets; so small a one waits for that of
+    /// requests only.
     pub fn take_probe(&mut self, tokens: f64, now: Instant) -> Option<Probe> {
+        let ready = self.requests.as_ref().map_or(now, |bucket| bucket.ready_at(1.0, now));
+        if ready > now {
+            self.breaker.delay_probe(ready);
+        }
         let probe = self.breaker.take_probe(now)?;
         self.charge(tokens, now);
         Some(probe)
@@ -282,13 +307,16 @@ impl Account {
     pub fn reset(&mut self, forget_wait: bool, now: Instant) {
         self.breaker.reset();
         self.last_failure = None;
-        let is_named = std::mem::take(&mut self.nameless) == 0;
+        self.nameless = 0;
+        for bucket in self.requests.iter_mut().chain(&mut self.tokens) {
+            bucket.forgive(now);
+        }
         if forget_wait {
             self.not_before = None;
             self.named += 1;
         }
         // A backoff of our own is sat out; only a provider's word opens.
-        if let Some(at) = self.not_before().filter(|_| is_named) {
+        if let Some(at) = self.not_before().filter(|_| !self.ours) {
             self.breaker.named(Until::At(at), PATIENCE, now);
         }
     }
@@ -331,8 +359,9 @@ impl Account {
     #[must_use]
     pub fn memory(&self, now: Instant) -> Memory {
         Memory {
-            not_before: self.not_before.filter(|not_before| not_before.at > now),
+            not_before: self.not_before.filter(|not_before| not_before.at > now && !self.ours),
             breaker: self.breaker.memory(now),
+            tally: self.breaker.tally(),
             requests: self.requests.as_ref().map(|bucket| bucket.level(now)),
             tokens: self.tokens.as_ref().map(|bucket| bucket.level(now)),
             age: Duration::ZERO,
@@ -342,11 +371,13 @@ impl Account {
 
     /// What an earlier supervisor knew.
     pub fn recall(&mut self, memory: Memory, now: Instant) {
-        let Memory { not_before, breaker, requests, tokens, age, last_failure } = memory;
+        let Memory { not_before, breaker, tally, requests, tokens, age, last_failure } = memory;
         self.not_before = not_before;
         self.last_failure = last_failure;
-        if let Some(breaker) = breaker {
-            self.breaker.recall(breaker);
+        match (breaker, tally) {
+            (Some(breaker), _) => self.breaker.recall(breaker),
+            (None, Some(tally)) => self.breaker.recall_tally(tally),
+            (None, None) => {}
         }
         // One that was HALF_OPEN begins its trial anew, and what a probe was told binds the next one too.
         if let Some(at) = self.not_before() {
@@ -383,9 +414,9 @@ fn verdict(class: AnswerClass, until: Option<Until>, now: Instant) -> Verdict {
         None => false,
     };
     Verdict::Failure(match (class, until) {
-        // Nobody believes "in 13 s" of a quota that is spent for the day: only a long wait is a named reset.
-        (AnswerClass::Closed, Some(until)) if beyond => Failed::Shut(Why::Closed, until),
-        (AnswerClass::Closed, _) => Failed::Shut(Why::Closed, Until::Reset),
+        // Where "in 13 s" is said of a quota that is spent for the day, a probe finds that out, at most every quarter hour.
+        (AnswerClass::Closed, Some(until)) => Failed::Shut(Why::Closed, until),
+        (AnswerClass::Closed, None) => Failed::Shut(Why::Closed, Until::Reset),
         (_, Some(Until::Reset)) => Failed::Shut(Why::UntilReset, Until::Reset),
         (_, Some(until)) if beyond => Failed::Shut(Why::LongWait, until),
         (AnswerClass::RateLimited, _) => Failed::Limited,

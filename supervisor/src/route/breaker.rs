@@ -144,11 +144,23 @@ pub enum Standing {
     HalfOpen,
 }
 
-/// What of it outlives the supervisor.
+/// What of it outlives the supervisor, where it is not CLOSED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     pub until: Until,
     pub why: Why,
+    pub opened: u32,
+}
+
+/// The same where it is CLOSED: a start is no way around what speaks against the account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// When the 429s of the last minute came.
+    pub limited: Vec<Instant>,
+    pub unavailable: u32,
+    pub timeouts: u32,
+    /// After a trial, as many may be in flight.
+    pub in_flight_max: Option<usize>,
     pub opened: u32,
 }
 
@@ -265,6 +277,13 @@ impl Breaker {
         Some(probe)
     }
 
+    /// The next probe has to wait for something else, too.
+    pub fn delay_probe(&mut self, until: Instant) {
+        if let State::HalfOpen(trial) = &mut self.state {
+            trial.next = until.max(trial.next);
+        }
+    }
+
     /// A probe that is not in flight (any more) changes nothing.
     pub fn probed(&mut self, probe: u64, verdict: Verdict, not_before: Option<Instant>, now: Instant) {
         let State::HalfOpen(trial) = &mut self.state else { return };
@@ -344,9 +363,30 @@ impl Breaker {
         match &self.state {
             State::Closed(_) => None,
             State::Open { until, why } => Some(Memory { until: *until, why: *why, opened: self.opened }),
-            // Its trial begins anew.
-            State::HalfOpen(_) => Some(Memory { until: Until::At(now), why: Why::Probes, opened: self.opened }),
+            // Its trial begins anew, when the probe in flight has ended or the next was due.
+            State::HalfOpen(trial) => {
+                let until = trial.in_flight.map_or(trial.next, |probe| probe.until).max(now);
+                Some(Memory { until: Until::At(until), why: Why::Probes, opened: self.opened })
+            }
         }
+    }
+
+    /// What speaks against it while it is CLOSED.
+    #[must_use]
+    pub fn tally(&self) -> Option<Tally> {
+        let State::Closed(counts) = &self.state else { return None };
+        let in_flight_max = self.in_flight_max();
+        let limited = counts.limited.iter().copied().collect();
+        let Counts { unavailable, timeouts, .. } = *counts;
+        let tally = Tally { limited, unavailable, timeouts, in_flight_max, opened: self.opened };
+        (tally != Tally::default()).then_some(tally)
+    }
+
+    pub fn recall_tally(&mut self, tally: Tally) {
+        let Tally { limited, unavailable, timeouts, in_flight_max, opened } = tally;
+        self.state = State::Closed(Counts { limited: limited.into(), unavailable, timeouts });
+        self.ramp = in_flight_max.map(|in_flight_max| Ramp { in_flight_max: in_flight_max.max(1), successes: 0 });
+        self.opened = opened;
     }
 
     pub fn recall(&mut self, memory: Memory) {

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Sums of many refills are not exact; so much less than enough is enough.
 const SLACK: f64 = 1e-6;
+/// A debt beyond this is no number that a provider meant: as far as any instant is told.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 #[derive(Clone, Debug)]
 pub struct Bucket {
@@ -68,7 +70,13 @@ impl Bucket {
             return now;
         }
         // Rounded up to the nanosecond: who comes at that instant is not early.
-        now + Duration::from_secs_f64(missing / self.per_second) + Duration::from_nanos(1)
+        let wait = Duration::try_from_secs_f64(missing / self.per_second).unwrap_or(WAIT_MAX).min(WAIT_MAX);
+        now + wait + Duration::from_nanos(1)
+    }
+
+    /// A person forgives the debt.
+    pub fn forgive(&mut self, now: Instant) {
+        self.set(self.level(now).max(0.0), now);
     }
 
     pub fn take(&mut self, amount: f64, now: Instant) {

@@ -190,8 +190,14 @@ impl Router {
         }
     }
 
-    /// Its worker or connection is gone: what it held comes back, once.
+    /// Its worker or connection is gone: what it held comes back, once. What was tried for its call stays known, so that
+    /// the next worker does not begin anew.
     pub fn gone(&mut self, job: &JobId, now: Instant) {
+        self.give_up(job, now);
+    }
+
+    /// The job has ended.
+    pub fn forget(&mut self, job: &JobId, now: Instant) {
         self.give_up(job, now);
         self.calls.remove(job);
     }
@@ -202,7 +208,7 @@ impl Router {
         let Some(lease) = self.leases.end(report.lease, &Holder::Job(job.clone())) else {
             return self.overheard(report, now, roll);
         };
-        let used = used(&lease, report);
+        let used = used(&lease, report).min(self.providers[lease.provider].context_window as f64);
         let account = &mut self.accounts[self.account_of[lease.provider]];
         account.settle(lease.reserved, used, now);
         account.reported(&self.providers[lease.provider].id, lease.admission, report, now, roll);
@@ -315,7 +321,7 @@ impl Router {
     }
 }
 
-/// The tokens that a request turned out to use, of those that it had reserved.
+/// The tokens that a request turned out to use, of those that it had reserved, in the provider's own word.
 fn used(lease: &Lease, report: &Report) -> f64 {
     match (report.usage, report.class) {
         (Some(Usage { input, output, .. }), _) => input.saturating_add(output) as f64,

@@ -13,6 +13,7 @@ pub mod paths;
 pub mod routes;
 pub mod snapshot;
 pub mod spec_file;
+pub mod told;
 
 // After a crash.
 pub mod loader;

@@ -38,6 +38,8 @@ pub struct Remembered {
     not_before: Option<Named>,
     #[serde(default)]
     breaker: Option<Opened>,
+    #[serde(default)]
+    tally: Option<Counted>,
     /// What was left in its buckets.
     #[serde(default)]
     requests: Option<f64>,
@@ -65,6 +67,17 @@ struct Opened {
     times: u32,
 }
 
+/// What speaks against an account that is CLOSED.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Counted {
+    /// How long ago each 429 of the last minute came.
+    limited_ms: Vec<u64>,
+    unavailable: u32,
+    timeouts: u32,
+    in_flight_max: Option<usize>,
+    times: u32,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Failed {
     provider: String,
@@ -76,6 +89,10 @@ struct Failed {
 #[derive(Serialize, Deserialize)]
 struct File {
     schema: u64,
+    /// Its supervisor has come to its end, so that what was left in the buckets is known. Of one that was killed it is
+    /// not, and they begin empty.
+    #[serde(default)]
+    ended: bool,
     accounts: Vec<Remembered>,
 }
 
@@ -104,6 +121,12 @@ pub enum Found {
 }
 
 impl Remembered {
+    fn empty_buckets(&mut self) {
+        for level in [&mut self.requests, &mut self.tokens].into_iter().flatten() {
+            *level = level.min(0.0);
+        }
+    }
+
     #[must_use]
     pub fn new(account: &str, memory: &Memory, now: Instant, clock: SystemTime) -> Self {
         let at_ms = since_1970(clock);
@@ -121,6 +144,13 @@ impl Remembered {
                 };
                 Opened { until_ms, left_ms, why, times: opened }
             }),
+            tally: memory.tally.as_ref().map(|tally| Counted {
+                limited_ms: tally.limited.iter().map(|at| millis(now.saturating_duration_since(*at))).collect(),
+                unavailable: tally.unavailable,
+                timeouts: tally.timeouts,
+                in_flight_max: tally.in_flight_max,
+                times: tally.opened,
+            }),
             requests: memory.requests,
             tokens: memory.tokens,
             last_failure: memory.last_failure.as_ref().map(|LastFailure { provider, class, signature, at }| Failed {
@@ -137,6 +167,9 @@ impl Remembered {
         let clock_ms = since_1970(clock);
         // Never longer than it was when it was written, whatever was done to the clock.
         let left = |until_ms: u64, at_most_ms: u64| until_ms.saturating_sub(clock_ms).min(at_most_ms);
+        let age_ms = clock_ms.saturating_sub(self.at_ms);
+        // Of a machine that was started since then there is no such instant, and nothing to remember.
+        let earlier = |ago_ms: u64| now.checked_sub(Duration::from_millis(ago_ms));
         let instant = |left_ms: u64| now.checked_add(Duration::from_millis(left_ms));
         Memory {
             not_before: self.not_before.and_then(|Named { until_ms, wait_ms }| {
@@ -148,9 +181,20 @@ impl Remembered {
                 why,
                 opened: times,
             }),
+            tally: self.tally.as_ref().map(|counted| breaker::Tally {
+                limited: counted
+                    .limited_ms
+                    .iter()
+                    .filter_map(|ago_ms| earlier(ago_ms.saturating_add(age_ms)))
+                    .collect(),
+                unavailable: counted.unavailable,
+                timeouts: counted.timeouts,
+                in_flight_max: counted.in_flight_max,
+                opened: counted.times,
+            }),
             requests: self.requests,
             tokens: self.tokens,
-            age: Duration::from_millis(clock_ms.saturating_sub(self.at_ms)),
+            age: Duration::from_millis(age_ms),
             last_failure: self.last_failure.as_ref().map(|failed| LastFailure {
                 provider: failed.provider.clone(),
                 class: failed.class,
@@ -170,8 +214,9 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-pub fn save(state: &StateDir, accounts: Vec<Remembered>) -> io::Result<()> {
-    let json = serde_json::to_string(&File { schema: SCHEMA, accounts })?;
+/// `ended`: nothing more is asked before the next start.
+pub fn save(state: &StateDir, accounts: Vec<Remembered>, ended: bool) -> io::Result<()> {
+    let json = serde_json::to_string(&File { schema: SCHEMA, ended, accounts })?;
     let open = json.strip_suffix('}').ok_or_else(|| io::Error::other("routes that are no JSON object"))?;
     disk::write_atomic(&state.routes(), checksum::seal(open.to_owned()).as_bytes())?;
     // What the first versions wrote says nothing any more.
@@ -217,6 +262,10 @@ fn look(state: &StateDir) -> Result<Looked, StoreError> {
     }
     for path in [state.routes(), state.first_routes()] {
         match load(&path) {
+            // A link that leads nowhere is no sign that nothing was known.
+            Err(Unread::Io(error)) if error.kind() == io::ErrorKind::NotFound && path.symlink_metadata().is_ok() => {
+                return Ok(Looked::Damaged(path, "it is a link that leads nowhere".to_owned()));
+            }
             Ok(accounts) => return Ok(Looked::Known(accounts)),
             Err(Unread::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
             Err(Unread::Io(error)) => return Err(StoreError::io("reading", &path, &error)),
@@ -253,7 +302,12 @@ fn load(path: &Path) -> Result<Vec<Remembered>, Unread> {
         return Ok(not_before.into_iter().map(FirstNamed::remembered).collect());
     }
     match serde_json::from_slice(&bytes) {
-        Ok(File { schema: SCHEMA, accounts }) => Ok(accounts),
+        Ok(File { schema: SCHEMA, ended, mut accounts }) => {
+            if !ended {
+                accounts.iter_mut().for_each(Remembered::empty_buckets);
+            }
+            Ok(accounts)
+        }
         Ok(File { schema, .. }) => {
             Err(Unread::Damaged(format!("it is of schema {schema}, this ukai reads up to {SCHEMA}")))
         }
@@ -269,6 +323,7 @@ impl FirstNamed {
             at_ms: until_ms.saturating_sub(wait_ms),
             not_before: Some(Named { until_ms, wait_ms }),
             breaker: None,
+            tally: None,
             requests: None,
             tokens: None,
             last_failure: None,

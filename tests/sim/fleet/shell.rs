@@ -319,7 +319,7 @@ impl Fleet {
         self.router = Router::new(labs::settings(), WORKERS, self.rng.random(), now);
         let (kept, clock) = (self.shell.disk.kept.clone(), self.clock());
         for kept in kept {
-            self.router.recall(&kept.account, kept.memory(now, clock), now);
+            assert!(self.router.recall(&kept.account, kept.memory(now, clock), now), "it is configured still");
         }
         self.shell.saved = self.router.revision();
         self.reference.restart(&self.shell.disk.gates, clean && forward.is_zero(), forward, now);

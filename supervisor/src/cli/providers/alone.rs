@@ -1,5 +1,6 @@
 //! Without a server: the router as the last one left it, under the state directory's lock where anything is changed.
 
+use std::cell::RefCell;
 use std::time::{Instant, SystemTime};
 
 use jiff::Timestamp;
@@ -8,7 +9,7 @@ use ukai_protocol::control::ProviderRow;
 use crate::actor::{Refusal, providers};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
-use crate::examine::{self, Examined};
+use crate::examine::{self, Examination, Examined};
 use crate::pool::reaper::Family;
 use crate::route::router::Router;
 use crate::settings::Settings;
@@ -25,19 +26,27 @@ pub(super) fn rows(context: &Context) -> Result<Vec<ProviderRow>, Failure> {
     };
     let table = capabilities::peek(&context.state)?;
     let now = Instant::now();
-    Ok(providers::rows(&router(&settings, accounts, &table, now), now))
+    Ok(providers::rows(&router(&settings, accounts, &table, now).0, now))
 }
 
-fn router(settings: &Settings, accounts: Vec<Remembered>, table: &Capabilities, now: Instant) -> Router {
+fn router(
+    settings: &Settings,
+    accounts: Vec<Remembered>,
+    table: &Capabilities,
+    now: Instant,
+) -> (Router, Vec<Remembered>) {
     let mut router = Router::new(settings.providers.clone(), settings.max_workers, settings.park, now);
     let clock = SystemTime::now();
+    let mut others = Vec::new();
     for kept in accounts {
-        router.recall(&kept.account, kept.memory(now, clock), now);
+        if !router.recall(&kept.account, kept.memory(now, clock), now) {
+            others.push(kept);
+        }
     }
     for row in table.rows() {
         router.know_tools(&row.provider_id, Some(row.supports_tool_calling));
     }
-    router
+    (router, others)
 }
 
 fn refused(why: &str) -> Failure {
@@ -52,6 +61,8 @@ pub(super) struct Held<'a> {
     context: &'a Context,
     settings: Settings,
     router: Router,
+    /// Of accounts that are not configured (now).
+    others: Vec<Remembered>,
     table: Capabilities,
     _lock: Lock,
 }
@@ -64,8 +75,8 @@ impl<'a> Held<'a> {
             Found::Quarantined { why } => return Err(refused(&why)),
         };
         let table = capabilities::load(&context.state)?;
-        let router = router(&settings, accounts, &table, Instant::now());
-        Ok(Held { context, settings, router, table, _lock: lock })
+        let (router, others) = router(&settings, accounts, &table, Instant::now());
+        Ok(Held { context, settings, router, others, table, _lock: lock })
     }
 
     pub fn reset(mut self, ids: &[String], forget_wait: bool) -> Result<Vec<ProviderRow>, Failure> {
@@ -85,29 +96,41 @@ impl<'a> Held<'a> {
         }
         let granted = providers::grants(&mut self.router, ids, Instant::now());
         let program = self.settings.worker_program.clone();
-        let examined = examine::ask(program, Family::found(), granted).await;
-        let now = Instant::now();
-        for one in &examined {
-            if let Some(lease) = one.lease {
-                self.router.probed(lease, one.report(), now, rand::random());
+        let context = self.context;
+        let (held, failed) = (RefCell::new(self), RefCell::new(None));
+        let heard = |one: &Examination| {
+            // At once: whoever interrupts the others must not lose what this one named.
+            if let Err(failure) = held.borrow_mut().hear(one) {
+                failed.replace(Some(failure));
             }
-            if let Some(tools) = one.tools() {
-                self.table.set(&one.id, tools, Timestamp::now().to_string());
-            }
+        };
+        let examined = examine::ask(program, Family::found(), granted, heard).await;
+        if let Some(failure) = failed.into_inner() {
+            return Err(failure);
         }
-        self.save(now)?;
-        let saving =
-            |error| Failure::failed(format!("writing {}: {error}", self.context.state.capabilities().display()));
-        capabilities::save(&self.context.state, &self.table).map_err(saving)?;
-        Ok(examine::keep(&self.context.state, examined)?)
+        let saving = |error| Failure::failed(format!("writing {}: {error}", context.state.capabilities().display()));
+        capabilities::save(&context.state, &held.borrow().table).map_err(saving)?;
+        Ok(examine::keep(&context.state, examined)?)
+    }
+
+    fn hear(&mut self, one: &Examination) -> Result<(), Failure> {
+        let now = Instant::now();
+        if let Some(lease) = one.lease {
+            self.router.probed(lease, one.report(), now, rand::random());
+        }
+        if let Some(tools) = one.tools() {
+            self.table.set(&one.id, tools, Timestamp::now().to_string());
+        }
+        self.save(now)
     }
 
     fn save(&self, now: Instant) -> Result<(), Failure> {
         let clock = SystemTime::now();
         let memories = self.router.memories(now);
-        let kept = memories.map(|(account, memory)| Remembered::new(account, &memory, now, clock)).collect();
+        let kept = memories.map(|(account, memory)| Remembered::new(account, &memory, now, clock));
+        let kept = kept.chain(self.others.iter().cloned()).collect();
         let path = self.context.state.routes();
-        routes::save(&self.context.state, kept)
+        routes::save(&self.context.state, kept, true)
             .map_err(|error| Failure::failed(format!("writing {}: {error}", path.display())))
     }
 }

@@ -130,8 +130,9 @@ impl State {
             ToSupervisor::Report(report) => LeaseWord::Report(report),
             ToSupervisor::Returned => LeaseWord::Returned,
         };
-        // A stopped worker gets no lease; a lost link's asker is gone.
-        if self.link.as_ref().is_some_and(|current| current.id == link) && self.stop.is_none() {
+        // A stopped worker gets no lease, and what it was told counts; a lost link's asker is gone.
+        let counts = self.stop.is_none() || matches!(word, LeaseWord::Report(_) | LeaseWord::Returned);
+        if self.link.as_ref().is_some_and(|current| current.id == link) && counts {
             self.tell_supervisor(SupervisorMsg::Lease { job: self.job.clone(), attempt: self.attempt, word });
         }
     }

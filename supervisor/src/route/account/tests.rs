@@ -69,7 +69,7 @@ fn what_a_named_wait_does_to_the_breaker() {
         ("with any status", Unavailable, Some(90), open(at(90), Why::LongWait)),
         ("also beside a reply", Success, Some(3_600), open(at(3_600), Why::LongWait)),
         ("closed until a person comes", Closed, None, open(Until::Reset, Why::Closed)),
-        ("a spent day is not over in 13 s", Closed, Some(13), open(Until::Reset, Why::Closed)),
+        ("closed for a minute at least", Closed, Some(13), open(at(60), Why::Closed)),
         ("closed until it is said to be over", Closed, Some(7_200), open(at(7_200), Why::Closed)),
     ] {
         let mut account = Account::new("a".into(), 1);

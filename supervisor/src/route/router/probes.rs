@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use ukai_protocol::lease::{Grant, Report};
 
-use super::super::account::Admission;
-use super::super::breaker::PROBE_LEASE;
+use super::super::account::{Admission, Standing};
+use super::super::breaker::{self, PROBE_LEASE, Until};
 use super::super::lease::{Holder, Lease};
 use super::super::probe;
 use super::{Order, Router, used};
@@ -15,7 +15,10 @@ use super::{Order, Router, used};
 impl Router {
     pub(super) fn order_probes(&mut self, now: Instant) {
         for account in 0..self.accounts.len() {
-            let wanted = self.wanted_until[account].is_some_and(|until| until >= now) && self.shut.is_none();
+            // As in `poll_timeout`: what became due while somebody wanted it is sent, however late anybody looks.
+            let due = self.accounts[account].poll_timeout();
+            let wanted = self.wanted_until[account].is_some_and(|until| due.is_some_and(|due| due <= until));
+            let wanted = wanted && self.shut.is_none();
             let last = self.accounts[account].last_failure().and_then(|last| self.place_of(&last.provider));
             let of_account = |provider: &usize| self.account_of[*provider] == account;
             let provider = last.filter(of_account).or_else(|| (0..self.providers.len()).find(of_account));
@@ -49,6 +52,10 @@ impl Router {
         if let Some(report) = report {
             self.learn(lease.provider, report.tools);
         }
+        if self.accounts[self.account_of[lease.provider]].breaker() == breaker::Standing::HalfOpen {
+            // A trial that has begun comes to its end.
+            self.want(lease.provider, now);
+        }
     }
 
     /// A lease for a person who wants to see whether this provider answers; its end is [`Router::probed`]. Why not, if it
@@ -59,9 +66,26 @@ impl Router {
             return Err(cause.detail.clone());
         }
         let account = &mut self.accounts[self.account_of[index]];
-        if let Some(at) = account.not_before().filter(|at| *at > now) {
-            let left = at.saturating_duration_since(now).as_millis().div_ceil(1_000);
-            return Err(format!("not asked: it asked to wait for another {left} s"));
+        let left = |at: Instant| at.saturating_duration_since(now).as_millis().div_ceil(1_000);
+        let why_not = match account.standing(0.0, now, 0.0) {
+            _ if account.not_before().is_some_and(|at| at > now) => {
+                account.not_before().map(|at| format!("it asked to wait for another {} s", left(at)))
+            }
+            // A person may find out whether what was wrong has been mended.
+            Standing::Ready | Standing::Open { until: Until::Reset, .. } => None,
+            Standing::Open { until: Until::At(at), .. } => {
+                let seconds = left(at);
+                Some(format!(
+                    "its breaker is OPEN for another {seconds} s (`ukai providers reset {provider}` ends that)"
+                ))
+            }
+            Standing::HalfOpen => Some("its breaker is HALF_OPEN, and a probe is on its way".to_owned()),
+            Standing::NotBefore(at) => Some(format!("it is backed off from for another {} s", left(at))),
+            Standing::Rate(at) => Some(format!("its bucket of requests is empty for another {} s", left(at))),
+            Standing::Full => Some("as many as may are asking it".to_owned()),
+        };
+        if let Some(why) = why_not {
+            return Err(format!("not asked: {why}"));
         }
         let generation = account.take(0.0, now);
         let admission = Admission::Request { generation };

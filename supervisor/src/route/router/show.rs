@@ -2,7 +2,7 @@
 
 #![deny(clippy::disallowed_methods)]
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::Cause;
@@ -104,11 +104,25 @@ impl Router {
         self.accounts.iter().map(move |account| (account.name.as_str(), account.memory(now)))
     }
 
-    /// What an earlier supervisor knew; of an account that is no longer configured it is nobody's.
-    pub fn recall(&mut self, account: &str, memory: Memory, now: Instant) {
+    /// What an earlier supervisor knew. `false`: no provider has this account (any more).
+    #[must_use]
+    pub fn recall(&mut self, account: &str, memory: Memory, now: Instant) -> bool {
         self.stirred = true;
-        if let Some(account) = self.accounts.iter_mut().find(|known| known.name == account) {
-            account.recall(memory, now);
+        let known = self.accounts.iter_mut().find(|known| known.name == account);
+        known.map(|account| account.recall(memory, now)).is_some()
+    }
+
+    /// A provider named a wait, as the log of a job tells that nobody has read since.
+    pub fn told(&mut self, provider: &str, left: Duration, now: Instant) {
+        self.stirred = true;
+        if let Some(index) = self.place_of(provider) {
+            self.accounts[self.account_of[index]].named(left, now);
         }
+    }
+
+    /// Whether any account has a bucket.
+    #[must_use]
+    pub fn has_rates(&self) -> bool {
+        self.accounts.iter().any(Account::has_rates)
     }
 }

@@ -16,6 +16,7 @@ fn memory(now: Instant) -> Memory {
     Memory {
         not_before: Some(NotBefore { at: now + SECOND * 6, wait: SECOND * 9 }),
         breaker: Some(breaker::Memory { until: Until::At(now + SECOND * 90), why: Why::Limited, opened: 2 }),
+        tally: None,
         requests: Some(2.5),
         tokens: None,
         age: Duration::ZERO,
@@ -52,11 +53,11 @@ fn the_bytes_are_these_for_ever_and_the_first_ones_still_load() {
     assert_eq!(recover(&state).expect("read"), Found::Known(Vec::new()));
     let (now, clock) = (Instant::now(), UNIX_EPOCH + Duration::from_millis(EPOCH_MS));
     let kept = Remembered::new("lab", &memory(now), now, clock);
-    save(&state, vec![kept.clone()]).expect("saved");
+    save(&state, vec![kept.clone()], true).expect("saved");
     let golden = concat!(
-        r#"{"schema":2,"accounts":[{"account":"lab","at_ms":1700000000000,"#,
+        r#"{"schema":2,"ended":true,"accounts":[{"account":"lab","at_ms":1700000000000,"#,
         r#""not_before":{"until_ms":1700000006000,"wait_ms":9000},"#,
-        r#""breaker":{"until_ms":1700000090000,"left_ms":90000,"why":"limited","times":2},"#,
+        r#""breaker":{"until_ms":1700000090000,"left_ms":90000,"why":"limited","times":2},"tally":null,"#,
         r#""requests":2.5,"tokens":null,"last_failure":{"provider":"lab","class":"rate_limited","#,
         r#""signature":"http:429","at_ms":1700000000000}}],"crc":"#
     );
@@ -70,7 +71,7 @@ fn the_bytes_are_these_for_ever_and_the_first_ones_still_load() {
     let Found::Known(accounts) = recover(&state).expect("read") else { panic!("not known") };
     let named = accounts[0].memory(now, clock).not_before.expect("named");
     assert_eq!((accounts.len(), named), (1, NotBefore { at: now + SECOND * 6, wait: SECOND * 6 }));
-    save(&state, accounts).expect("saved");
+    save(&state, accounts, true).expect("saved");
     assert!(!state.first_routes().exists(), "it has moved to its place");
 }
 
@@ -79,7 +80,7 @@ fn what_does_not_verify_is_put_aside_and_stays_so_until_a_person_clears_it() {
     let sound = {
         let (_temp, state) = state();
         let now = Instant::now();
-        save(&state, vec![Remembered::new("lab", &memory(now), now, UNIX_EPOCH)]).expect("saved");
+        save(&state, vec![Remembered::new("lab", &memory(now), now, UNIX_EPOCH)], true).expect("saved");
         std::fs::read_to_string(state.routes()).expect("text")
     };
     for bad in ["", "{}", &sound.replace("9000", "1000"), &sound[..sound.len() / 2]] {
@@ -91,5 +92,19 @@ fn what_does_not_verify_is_put_aside_and_stays_so_until_a_person_clears_it() {
         let aside = state.quarantine().join(NAME);
         std::fs::rename(&aside, aside.with_extension("json.cleared")).expect("cleared");
         assert_eq!(recover(&state).expect("read"), Found::Known(Vec::new()));
+    }
+}
+
+#[test]
+fn what_a_killed_supervisor_left_in_its_buckets_is_not_known() {
+    let (_temp, state) = state();
+    let now = Instant::now();
+    let tally = breaker::Tally { limited: vec![now], unavailable: 2, timeouts: 1, in_flight_max: Some(4), opened: 3 };
+    let memory = Memory { breaker: None, tally: Some(tally.clone()), ..memory(now) };
+    for (ended, requests) in [(true, 2.5), (false, 0.0)] {
+        save(&state, vec![Remembered::new("lab", &memory, now, UNIX_EPOCH)], ended).expect("saved");
+        let Found::Known(accounts) = recover(&state).expect("read") else { panic!("not known") };
+        let seen = accounts[0].memory(now, UNIX_EPOCH);
+        assert_eq!((seen.requests, seen.tally), (Some(requests), Some(tally.clone())), "{ended}");
     }
 }
