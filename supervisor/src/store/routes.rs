@@ -152,7 +152,8 @@ impl Remembered {
         let instant = |left_ms: u64| now.checked_add(Duration::from_millis(left_ms));
         Memory {
             not_before: self.not_before.and_then(|Named { until_ms, wait_ms }| {
-                let left = Some(left(until_ms, wait_ms)).filter(|left| *left > 0)?;
+                let at_most = until_ms.saturating_sub(self.at_ms).min(wait_ms);
+                let left = Some(left(until_ms, at_most)).filter(|left| *left > 0)?;
                 Some(NotBefore { at: instant(left)?, wait: Duration::from_millis(wait_ms) })
             }),
             breaker: self.breaker.map(|Opened { until_ms, left_ms, why, times }| breaker::Memory {
@@ -357,7 +358,7 @@ mod tests {
             assert_eq!(until, Until::At(now + SECOND * open), "{later}");
         }
         let set_back = kept.memory(now, UNIX_EPOCH);
-        assert_eq!(set_back.not_before.map(|named| named.at), Some(now + SECOND * 9));
+        assert_eq!(set_back.not_before.map(|named| named.at), Some(now + SECOND * 6));
         assert_eq!(set_back.breaker.expect("open").until, Until::At(now + SECOND * 90));
         let reset = breaker::Memory { until: Until::Reset, why: Why::Closed, opened: 1 };
         let kept = Remembered::new("a", &Memory { breaker: Some(reset), ..memory(now) }, now, clock);

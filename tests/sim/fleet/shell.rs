@@ -41,7 +41,12 @@ struct Disk {
     kept: Vec<Remembered>,
     /// The same, for the reference.
     gates: BTreeMap<String, Gate>,
+    /// How the wall clock stood then.
+    clock: Duration,
 }
+
+/// Of the wall clock, against the one that only goes forward.
+const CLOCK: Duration = Duration::from_secs(1_700_000_000);
 
 impl Shell {
     pub fn new(gates: BTreeMap<String, Gate>) -> Self {
@@ -50,12 +55,12 @@ impl Shell {
             down: false,
             saved: 0,
             saving: None,
-            disk: Disk { kept: Vec::new(), gates },
+            disk: Disk { kept: Vec::new(), gates, clock: CLOCK },
             returning: BTreeSet::new(),
             returned_by: None,
             alarm: None,
             queue: VecDeque::new(),
-            clock: Duration::from_secs(1_700_000_000),
+            clock: CLOCK,
         }
     }
 }
@@ -74,7 +79,7 @@ impl Fleet {
     fn known(&self) -> Disk {
         let (now, clock) = (self.agenda.now, self.clock());
         let kept = self.router.memories(now).map(|(account, memory)| Remembered::new(account, &memory, now, clock));
-        Disk { kept: kept.collect(), gates: self.reference.gates.clone() }
+        Disk { kept: kept.collect(), gates: self.reference.gates.clone(), clock: self.shell.clock }
     }
 
     fn save(&mut self) {
@@ -301,20 +306,20 @@ impl Fleet {
         self.shell.reign += 1;
         (self.shell.saving, self.shell.alarm) = (None, None);
         self.jobs.values_mut().for_each(super::worker::Worker::loses_its_link);
-        let down_ms = if clean { 100..1_800_000 } else { 10..8_000 };
+        let down_ms = if clean && self.rng.random() { 100..1_800_000 } else { 10..8_000 };
         let at = self.agenda.now + Duration::from_millis(self.rng.random_range(down_ms));
         self.agenda.push(at, Coming::Start { clean });
     }
 
     pub fn start(&mut self, clean: bool) {
         let now = self.agenda.now;
-        let mut forward = Duration::ZERO;
         match self.rng.random_range(0..8) {
-            0 => forward = Duration::from_secs(self.rng.random_range(1..600)),
+            0 => self.shell.clock += Duration::from_secs(self.rng.random_range(1..600)),
             1 => self.shell.clock -= Duration::from_secs(self.rng.random_range(1..10_000)),
             _ => {}
         }
-        self.shell.clock += forward;
+        // A clock that was set forward shortens what was named: it is the only one that two processes share.
+        let forward = self.shell.clock.saturating_sub(self.shell.disk.clock);
         self.shell.down = false;
         self.router = Router::new(labs::settings(), WORKERS, self.rng.random(), now);
         let (kept, clock) = (self.shell.disk.kept.clone(), self.clock());
