@@ -138,17 +138,16 @@ pub fn choose(seen: &[Seen], behind: Behind, now: Instant) -> Choice {
         return Choice::AllOpen;
     }
     let is_current = |seen: &Seen| behind.current == Some(seen.provider);
-    let allowed = |seen: &&Seen| behind.current.is_none() || is_current(seen) || behind.switches < FALLBACKS_MAX;
+    let allowed = |seen: &&Seen| is_allowed(seen, behind);
     let fresh = |seen: &&Seen| !seen.left && seen.attempts < ATTEMPTS_WITH_ALTERNATIVE_MAX;
     // Back to one that was left only if the current one cannot be asked: no flipping between two.
     let may_ask = |seen: &&Seen| !seen.view.awaits_verdict();
-    let spent = |seen: &Seen| seen.attempts >= ATTEMPTS_ALONE_MAX;
     let current_away = behind.current.is_some()
         && !near().filter(may_ask).any(is_current)
-        && !seen.iter().any(|seen| is_current(seen) && spent(seen));
+        && !seen.iter().any(|seen| is_current(seen) && is_spent(seen));
     let worn = |seen: &&Seen| {
         let back = !is_current(seen) && seen.left;
-        !spent(seen) && (!back || current_away)
+        !is_spent(seen) && (!back || current_away)
     };
     let here = |seen: &&Seen| !seen.view.is_far(now);
     let askable = || near().filter(may_ask).filter(allowed);
@@ -157,6 +156,20 @@ pub fn choose(seen: &[Seen], behind: Behind, now: Instant) -> Choice {
         .or_else(|| first(askable().filter(worn), is_current))
         .or_else(|| first(near().filter(allowed).filter(worn), is_current));
     found.map_or(Choice::Attempts, |seen| seen.view.choice(seen.provider))
+}
+
+/// Whether no candidate may be tried again for this call, whatever the time.
+#[must_use]
+pub fn is_exhausted(seen: &[Seen], behind: Behind) -> bool {
+    seen.iter().filter(|seen| seen.view.is_fit() && is_allowed(seen, behind)).all(is_spent)
+}
+
+fn is_spent(seen: &Seen) -> bool {
+    seen.attempts >= ATTEMPTS_ALONE_MAX
+}
+
+fn is_allowed(seen: &Seen, behind: Behind) -> bool {
+    behind.current.is_none_or(|current| current == seen.provider) || behind.switches < FALLBACKS_MAX
 }
 
 /// The current one before the others, those in their order.

@@ -173,7 +173,8 @@ impl Remembered {
         let instant = |left_ms: u64| now.checked_add(Duration::from_millis(left_ms));
         Memory {
             not_before: self.not_before.and_then(|Named { until_ms, wait_ms }| {
-                let left = Some(left(until_ms, wait_ms)).filter(|left| *left > 0)?;
+                let at_most = until_ms.saturating_sub(self.at_ms).min(wait_ms);
+                let left = Some(left(until_ms, at_most)).filter(|left| *left > 0)?;
                 Some(NotBefore { at: instant(left)?, wait: Duration::from_millis(wait_ms) })
             }),
             breaker: self.breaker.map(|Opened { until_ms, left_ms, why, times }| breaker::Memory {

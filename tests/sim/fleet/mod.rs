@@ -5,8 +5,11 @@
 
 mod agenda;
 mod labs;
+mod link;
+mod person;
 mod reference;
 mod shell;
+mod succession;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,13 +24,15 @@ use ukai_supervisor::route::fit::Wants;
 use ukai_supervisor::route::router::Router;
 
 use crate::query::{assert_valid, seeds};
-use agenda::{Agenda, Coming, Wish};
+use agenda::{Agenda, Coming};
 use labs::{LABS, Lab};
 use reference::Reference;
 use shell::{Shell, WORKERS};
 use worker::Worker;
 
 const HOUR: Duration = Duration::from_secs(3_600);
+/// Each is a night of its own; so many have met every mixture of moods, and take a few seconds.
+const NIGHTS: usize = 12;
 /// For so long the providers have moods, and jobs are submitted; then all is well.
 const NIGHT: Duration = Duration::from_secs(3 * 3_600);
 /// The longest wait that is named, with all that may come after it. A night that is not over then has wedged.
@@ -63,6 +68,7 @@ struct Figures {
 /// Names the seed if the night ends badly.
 struct Seed(u64);
 
+#[allow(clippy::print_stderr, reason = "whoever reads the failure wants to play it again")]
 impl Drop for Seed {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -200,63 +206,6 @@ impl Fleet {
         });
         self.at(1..120, Coming::Submission);
     }
-
-    // --- persons ---------------------------------------------------------------------------------------------------
-
-    fn wished(&mut self, job: u32, wish: Wish) {
-        let worker = self.worker(job);
-        if worker.has_finished() {
-            return;
-        }
-        match wish {
-            Wish::Pause if !worker.paused => {
-                worker.paused = true;
-                worker.log.push(Event::Paused {});
-                worker.machine.iter_mut().for_each(ukai_worker::query::machine::Machine::handle_pause);
-                self.shell.queue.retain(|queued| *queued != job);
-                self.wish_later(job, 1_000..1_800_000, Wish::Unpause);
-            }
-            Wish::Unpause if worker.paused => {
-                worker.paused = false;
-                worker.log.push(Event::Unpaused {});
-                worker.machine.iter_mut().for_each(ukai_worker::query::machine::Machine::handle_unpause);
-                if !worker.has_process() {
-                    self.shell.queue.push_back(job);
-                }
-            }
-            Wish::Cancel => {
-                worker.cancelled = true;
-                worker.machine.iter_mut().for_each(ukai_worker::query::machine::Machine::handle_cancel);
-                if !worker.has_process() {
-                    return self.close(job);
-                }
-            }
-            Wish::Pause | Wish::Unpause => {}
-        }
-        self.carry_on(job);
-    }
-
-    /// Somebody looks at the providers, and opens what only a person can. In the morning somebody wants them all.
-    fn visit(&mut self) {
-        let now = self.agenda.now;
-        for (id, lab) in &mut self.labs {
-            let gate = &self.reference.gates[id];
-            let hasty = self.rng.random_bool(0.05);
-            let mended = gate.awaits_person() && lab.takes_the_key(now);
-            if !gate.is_closed() && (mended || hasty) {
-                let forget_wait = self.rng.random_bool(0.1);
-                self.router.reset(id, forget_wait, now);
-                self.reference.reset(id, forget_wait, now);
-            }
-        }
-        if self.is_night() {
-            return self.at(600..4_000, Coming::Visit);
-        }
-        for (id, ..) in LABS {
-            self.router.wish(&Wants { provider: Some(id.to_owned()), ..Wants::default() }, now);
-        }
-        self.at(60..240, Coming::Visit);
-    }
 }
 
 fn check(seed: u64) -> Fleet {
@@ -279,7 +228,6 @@ fn check(seed: u64) -> Fleet {
 fn nights_of_twenty_workers_and_three_moody_providers_keep_every_promise() {
     let (mut passed, mut seen, mut requests, mut probes) = (Duration::ZERO, BTreeSet::new(), 0, 0);
     let (mut opened, mut waits, mut stops, mut restarts, mut jobs) = (0, 0, 0, 0, 0);
-    // Each is a night of its own; so many have met every mixture of moods, and take a few seconds.
     for seed in seeds().into_iter().take(NIGHTS) {
         let fleet = check(seed);
         passed += fleet.agenda.passed();
@@ -300,5 +248,3 @@ fn nights_of_twenty_workers_and_three_moody_providers_keep_every_promise() {
         assert!(stops > 0 && restarts > 0 && seen.len() == 4, "{stops} stops, {restarts} restarts, {seen:?}");
     }
 }
-
-const NIGHTS: usize = 12;

@@ -14,7 +14,7 @@ use ukai_supervisor::store::routes::Remembered;
 
 use super::Fleet;
 use super::agenda::{Coming, News, Turn, Word};
-use super::labs::{self, LABS, OUTPUT_MAX};
+use super::labs::LABS;
 use super::reference::Lent;
 use super::reference::gate::Gate;
 use crate::query::interrupted;
@@ -25,23 +25,28 @@ const BUCKET_SLACK: f64 = 1e-2;
 pub struct Shell {
     pub reign: u32,
     pub down: bool,
-    saved: u64,
-    saving: Option<(u64, Disk)>,
-    disk: Disk,
-    returning: BTreeSet<u32>,
-    returned_by: Option<Instant>,
-    alarm: Option<Instant>,
+    pub saved: u64,
+    pub saving: Option<(u64, Disk)>,
+    pub disk: Disk,
+    pub returning: BTreeSet<u32>,
+    pub returned_by: Option<Instant>,
+    pub alarm: Option<Instant>,
     pub queue: VecDeque<u32>,
     /// Of the wall clock, against the one that only goes forward.
-    clock: Duration,
+    pub clock: Duration,
 }
 
 #[derive(Clone)]
-struct Disk {
-    kept: Vec<Remembered>,
+pub struct Disk {
+    pub kept: Vec<Remembered>,
     /// The same, for the reference.
-    gates: BTreeMap<String, Gate>,
+    pub gates: BTreeMap<String, Gate>,
+    /// How the wall clock stood then.
+    pub clock: Duration,
 }
+
+/// Of the wall clock, against the one that only goes forward.
+const CLOCK: Duration = Duration::from_secs(1_700_000_000);
 
 impl Shell {
     pub fn new(gates: BTreeMap<String, Gate>) -> Self {
@@ -50,18 +55,18 @@ impl Shell {
             down: false,
             saved: 0,
             saving: None,
-            disk: Disk { kept: Vec::new(), gates },
+            disk: Disk { kept: Vec::new(), gates, clock: CLOCK },
             returning: BTreeSet::new(),
             returned_by: None,
             alarm: None,
             queue: VecDeque::new(),
-            clock: Duration::from_secs(1_700_000_000),
+            clock: CLOCK,
         }
     }
 }
 
 impl Fleet {
-    fn clock(&self) -> SystemTime {
+    pub fn clock(&self) -> SystemTime {
         UNIX_EPOCH + self.shell.clock + self.agenda.passed()
     }
 
@@ -71,10 +76,10 @@ impl Fleet {
         !awaited && shell.saving.is_none() && shell.saved == self.router.revision()
     }
 
-    fn known(&self) -> Disk {
+    pub fn known(&self) -> Disk {
         let (now, clock) = (self.agenda.now, self.clock());
         let kept = self.router.memories(now).map(|(account, memory)| Remembered::new(account, &memory, now, clock));
-        Disk { kept: kept.collect(), gates: self.reference.gates.clone() }
+        Disk { kept: kept.collect(), gates: self.reference.gates.clone(), clock: self.shell.clock }
     }
 
     fn save(&mut self) {
@@ -278,62 +283,6 @@ impl Fleet {
         };
         self.turn(now + after, Turn::Probed(grant.lease, answer));
     }
-
-    // --- one supervisor and the next -------------------------------------------------------------------------------
-
-    pub fn stop(&mut self, clean: bool) {
-        if clean {
-            let jobs: Vec<u32> =
-                self.jobs.iter().filter(|(_, worker)| worker.has_process()).map(|(job, _)| *job).collect();
-            self.shell.down = true;
-            for job in jobs {
-                if self.worker(job).machine.is_some() {
-                    self.process_ends(job, false);
-                }
-                self.hear_word(job, Word::Gone { stopped: false });
-            }
-            self.reference.compare(&self.router, self.agenda.now);
-            self.shell.disk = self.known();
-        } else if let Some((_, disk)) = self.shell.saving.take().filter(|_| self.rng.random()) {
-            self.shell.disk = disk;
-        }
-        self.shell.down = true;
-        self.shell.reign += 1;
-        (self.shell.saving, self.shell.alarm) = (None, None);
-        self.jobs.values_mut().for_each(super::worker::Worker::loses_its_link);
-        let down_ms = if clean { 100..1_800_000 } else { 10..8_000 };
-        let at = self.agenda.now + Duration::from_millis(self.rng.random_range(down_ms));
-        self.agenda.push(at, Coming::Start { clean });
-    }
-
-    pub fn start(&mut self, clean: bool) {
-        let now = self.agenda.now;
-        let mut forward = Duration::ZERO;
-        match self.rng.random_range(0..8) {
-            0 => forward = Duration::from_secs(self.rng.random_range(1..600)),
-            1 => self.shell.clock -= Duration::from_secs(self.rng.random_range(1..10_000)),
-            _ => {}
-        }
-        self.shell.clock += forward;
-        self.shell.down = false;
-        self.router = Router::new(labs::settings(), WORKERS, self.rng.random(), now);
-        let (kept, clock) = (self.shell.disk.kept.clone(), self.clock());
-        for kept in kept {
-            assert!(self.router.recall(&kept.account, kept.memory(now, clock), now), "it is configured still");
-        }
-        self.shell.saved = self.router.revision();
-        self.reference.restart(&self.shell.disk.gates, clean && forward.is_zero(), forward, now);
-        self.figures.restarts += 1;
-        (self.shell.returning, self.shell.returned_by) = (BTreeSet::new(), Some(now + Duration::from_secs(1)));
-        for job in self.jobs.keys().copied().collect::<Vec<_>>() {
-            if self.worker(job).machine.is_some() {
-                self.shell.returning.insert(job);
-                self.later(job, 1..60, News::Back);
-            } else {
-                self.tell_of_end(job);
-            }
-        }
-    }
 }
 
 fn candidates(wants: &Wants) -> Vec<String> {
@@ -343,5 +292,3 @@ fn candidates(wants: &Wants) -> Vec<String> {
         (None, priority) => priority.to_vec(),
     }
 }
-
-const _: () = assert!(OUTPUT_MAX < 60_000, "a bucket holds a minute's worth of replies");

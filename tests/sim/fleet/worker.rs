@@ -1,6 +1,5 @@
-//! A worker process: the real machine, its life and its connection, which breaks when the supervisor does.
+//! A worker process: the real machine, and what it is told and asks for.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use rand::RngExt as _;
@@ -8,7 +7,7 @@ use ukai_protocol::event::{Event, ProcessMark, ToolStatus, Why};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{ContextStrategy, Limits};
 use ukai_protocol::json::Json;
-use ukai_protocol::lease::{Answer, Ask, Grant, Report, Wait};
+use ukai_protocol::lease::{Answer, Grant};
 use ukai_protocol::message::Usage;
 use ukai_protocol::policy::{Judgement, Source};
 use ukai_protocol::run_state::RunState;
@@ -20,6 +19,7 @@ use ukai_worker::query::machine::{Effect, Machine, Parts, Ruling};
 use super::Fleet;
 use super::agenda::{Coming, News, Wish, Word};
 use super::labs::Reply;
+use super::link::Link;
 use crate::query::{Script, flags, spec};
 
 const DAY_MS: u64 = 24 * 3_600_000;
@@ -42,19 +42,7 @@ pub struct Worker {
     pub cancelled: bool,
     /// What it sends makes each provider fail.
     poisoned: bool,
-    link: Link,
-}
-
-/// What the session of a worker remembers.
-#[derive(Default)]
-struct Link {
-    away: bool,
-    open_ask: Option<Ask>,
-    named: Option<(Report, Instant)>,
-    /// Said while there was nobody to hear it.
-    held: VecDeque<Word>,
-    /// Nothing overtakes on it.
-    last: Option<Instant>,
+    pub link: Link,
 }
 
 impl Worker {
@@ -114,7 +102,7 @@ impl Fleet {
         self.news(job, at, news);
     }
 
-    fn news(&mut self, job: u32, at: Instant, news: News) {
+    pub fn news(&mut self, job: u32, at: Instant, news: News) {
         let life = self.worker(job).life;
         self.agenda.push(at, Coming::News { job, life, news });
     }
@@ -225,61 +213,6 @@ impl Fleet {
         }
     }
 
-    /// What it said is heard before.
-    pub fn tell_of_end(&mut self, job: u32) {
-        let at = self.arrival(job);
-        let (life, reign) = (self.worker(job).life, self.shell.reign);
-        if let Some(stopped) = self.worker(job).leaving {
-            self.agenda.push(at, Coming::Word { job, life, reign, word: Word::Gone { stopped } });
-        }
-    }
-
-    /// When something that is sent now arrives at the supervisor's side.
-    fn arrival(&mut self, job: u32) -> Instant {
-        let at = self.agenda.now + Duration::from_micros(self.rng.random_range(100..3_000));
-        let last = &mut self.worker(job).link.last;
-        let at = last.map_or(at, |last| last.max(at));
-        *last = Some(at);
-        at
-    }
-
-    fn say(&mut self, job: u32, word: Word) {
-        let now = self.agenda.now;
-        let link = &mut self.worker(job).link;
-        if link.away {
-            return link.held.push_back(word);
-        }
-        match &word {
-            Word::Ask(ask) => link.open_ask = Some(ask.clone()),
-            Word::Withdraw(_) => link.open_ask = None,
-            Word::Report(report) if report.wait.is_some() => link.named = Some((report.clone(), now)),
-            Word::Report(_) | Word::Returned | Word::Gone { .. } => {}
-        }
-        self.send(job, word);
-    }
-
-    fn send(&mut self, job: u32, word: Word) {
-        let at = self.arrival(job);
-        let (life, reign) = (self.worker(job).life, self.shell.reign);
-        self.agenda.push(at, Coming::Word { job, life, reign, word });
-    }
-
-    /// It has found the next supervisor, and says again what that must know.
-    fn back(&mut self, job: u32) {
-        let now = self.agenda.now;
-        let link = &mut self.worker(job).link;
-        link.away = false;
-        let (named, open_ask, held) = (link.named.clone(), link.open_ask.clone(), std::mem::take(&mut link.held));
-        if let Some(report) = named.and_then(|(report, at)| still_waits(report, now - at)) {
-            self.send(job, Word::Report(report));
-        }
-        self.send(job, Word::Returned);
-        if let Some(ask) = open_ask {
-            self.send(job, Word::Ask(ask));
-        }
-        held.into_iter().for_each(|word| self.say(job, word));
-    }
-
     pub fn hear(&mut self, job: u32, news: News) {
         let (now, reign) = (self.agenda.now, self.shell.reign);
         let worker = self.worker(job);
@@ -337,11 +270,4 @@ impl Fleet {
         machine.handle_attempted(grant.lease, reply.result.map(answered), now);
         self.carry_on(job);
     }
-}
-
-/// What is left of a named wait, if anything.
-fn still_waits(report: Report, passed: Duration) -> Option<Report> {
-    let Some(Wait::For(ms)) = report.wait else { return Some(report) };
-    let left = ms.saturating_sub(passed.as_millis() as u64);
-    (left > 0).then_some(Report { wait: Some(Wait::For(left)), ..report })
 }

@@ -46,7 +46,11 @@ impl Router {
     fn place_one(&mut self, job: &JobId, queued: &mut [Option<Instant>], now: Instant) {
         let (Some(pending), Some(call)) = (self.pending.get(job), self.calls.get(job)) else { return };
         let seen = self.survey(pending, call, queued, now);
-        let choice = survey::choose(&seen, call.behind, now);
+        let choice = match survey::choose(&seen, call.behind, now) {
+            // Parked, it would come back to what it may not try any more.
+            Choice::AllOpen if self.park && survey::is_exhausted(&seen, call.behind) => Choice::Attempts,
+            choice => choice,
+        };
         let thin = pending.thin_now(&seen, now);
         for seen in seen.iter().filter(|seen| seen.view.awaits_verdict()) {
             self.want(seen.provider, now);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ukai_protocol::job::CauseKind;
 
 use super::super::account::Rates;
+use super::super::survey;
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -396,6 +397,20 @@ fn where_all_are_open_a_job_is_parked_if_that_is_wanted() {
     assert_eq!(bench.ask(1, 1), ["park"]);
     bench.router.reset("a", false, bench.now);
     assert_eq!(bench.ask(1, 1), ["a"]);
+}
+
+#[test]
+fn who_has_tried_all_that_may_be_tried_is_not_parked_to_try_it_again() {
+    let mut bench = Bench::of(&["a"]);
+    bench.router.park = true;
+    for _ in 0..survey::ATTEMPTS_ALONE_MAX {
+        bench.ask(1, 1);
+        let wake = bench.router.poll_timeout().unwrap_or(bench.now);
+        bench.after(wake - bench.now);
+        bench.report(1, AnswerClass::Unavailable, None);
+    }
+    assert_eq!(bench.ask(1, 1), ["refused attempts"], "its own failures opened the breaker");
+    assert_eq!(bench.ask(2, 1), ["park"], "and nobody else's");
 }
 
 #[test]

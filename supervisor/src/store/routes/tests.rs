@@ -40,7 +40,7 @@ fn a_wait_is_over_when_it_is_and_a_clock_set_back_does_not_stretch_it() {
         assert_eq!(until, Until::At(now + SECOND * open), "{later}");
     }
     let set_back = kept.memory(now, UNIX_EPOCH);
-    assert_eq!(set_back.not_before.map(|named| named.at), Some(now + SECOND * 9));
+    assert_eq!(set_back.not_before.map(|named| named.at), Some(now + SECOND * 6));
     assert_eq!(set_back.breaker.expect("open").until, Until::At(now + SECOND * 90));
     let reset = breaker::Memory { until: Until::Reset, why: Why::Closed, opened: 1 };
     let kept = Remembered::new("a", &Memory { breaker: Some(reset), ..memory(now) }, now, clock);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ukai_protocol::lease::{AnswerClass, Wait};
-use ukai_supervisor::route::breaker::{Standing, Until};
+use ukai_supervisor::route::breaker::{Standing, Until, Why};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const OPEN_MAX: Duration = Duration::from_secs(15 * 60);
@@ -45,6 +45,8 @@ pub struct Gate {
     /// After a trial: so many at a time, and how many have succeeded.
     ramp: Option<(usize, usize)>,
     concurrency: usize,
+    /// Until when 429s from before the start may count.
+    doubt: Option<Instant>,
     /// The lease of the one in flight, and since when.
     probe: Option<(u64, Instant)>,
 }
@@ -63,6 +65,7 @@ impl Gate {
             opened: 0,
             ramp: None,
             concurrency,
+            doubt: None,
             probe: None,
         }
     }
@@ -97,7 +100,7 @@ impl Gate {
         }
         let long = named.is_some_and(|wait| wait > MINUTE);
         let shuts = class == AnswerClass::Closed || long;
-        let person = class == AnswerClass::Closed && !long;
+        let person = class == AnswerClass::Closed && named.is_none();
         match asked {
             Asked::Request { era } if era == self.era => self.requested(class, shuts, person, now),
             Asked::Probe { lease } => self.probed(lease, class, shuts, person, now),
@@ -218,6 +221,10 @@ impl Gate {
         if !matches!(standing, Standing::HalfOpen) && matches!(self.state, State::HalfOpen { .. }) {
             self.overdue(now);
         }
+        let limited = matches!(standing, Standing::Open { why: Why::Limited, .. });
+        if limited && matches!(self.state, State::Closed { .. }) && self.doubt.is_some_and(|until| now <= until) {
+            self.open(false, now);
+        }
         match (&self.state, standing) {
             (State::Closed { .. }, Standing::Closed) | (State::HalfOpen { .. }, Standing::HalfOpen) => {}
             (State::Open { person: true, .. }, Standing::Open { until: Until::Reset, .. }) => {}
@@ -243,13 +250,21 @@ impl Gate {
     /// What the next supervisor knows of it; meanwhile the clock was set forward by so much.
     pub fn remembered(&self, forward: Duration, now: Instant) -> Self {
         let earlier = |at: Instant| at.checked_sub(forward).unwrap_or(at);
-        let (state, opened) = match self.state {
-            State::Closed { .. } => (closed(), 0),
-            State::Open { until, person } => (State::Open { until: earlier(until), person }, self.opened.max(1)),
+        let (state, opened) = match &self.state {
+            State::Closed { limited, unavailable, timeouts } => {
+                let limited = limited.iter().copied().map(earlier).collect();
+                (State::Closed { limited, unavailable: *unavailable, timeouts: *timeouts }, self.opened)
+            }
+            State::Open { until, person } => {
+                (State::Open { until: earlier(*until), person: *person }, self.opened.max(1))
+            }
             State::HalfOpen { .. } => (State::Open { until: now, person: false }, self.opened.max(1)),
         };
+        let ramp = self.ramp.map(|(most, _)| (most, 0));
         let not_before = self.not_before.map(|(at, wait)| (earlier(at), wait)).filter(|(at, _)| *at > now);
-        Gate { state, not_before, era: self.era + 1, opened, ramp: None, probe: None, ..self.clone() }
+        // Behind a clock that was set back, 429s count for longer than they are old.
+        let doubt = Some(now + MINUTE);
+        Gate { state, not_before, doubt, era: self.era + 1, opened, ramp, probe: None, ..self.clone() }
     }
 
     pub fn is_closed(&self) -> bool {

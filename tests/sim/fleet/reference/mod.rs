@@ -91,7 +91,6 @@ impl Reference {
     }
 
     pub fn gone(&mut self, job: u32) -> Option<Lent> {
-        self.calls.remove(&job);
         self.gives_up(job)
     }
 
