@@ -99,6 +99,40 @@ fn a_supervisor_killed_right_after_a_429_leaves_a_successor_that_waits() {
 }
 
 #[test]
+fn what_only_the_log_of_a_job_knows_binds_the_next_supervisor() {
+    let rule = "[[rule]]\ntimes = 1\nper = \"server\"\nfault = { status = 429, headers = { retry-after = \"4\" } }\n\
+                [[rule]]\nreply.text = \"Done.\"\n";
+    let (home, script) = Home::with_script(rule);
+    let mut server = home.serve();
+    let id = String::from_utf8(home.ukai(&["submit", "--prompt", "look"]).stdout).expect("an id").trim().to_owned();
+    wait::until("the refusal to be recorded", || (home.count(&id, "AttemptFailed") == 1).then_some(()));
+    server.kill();
+    for pid in home.processes() {
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), nix::sys::signal::SIGKILL);
+    }
+    // As if they had died before anything else was written.
+    let _ = std::fs::remove_file(home.state_dir().join("supervisor/routes.json"));
+    let _second = home.serve();
+    wait::until("the job to end", || (home.count(&id, "Finished") == 1).then_some(()));
+    assert_eq!((early(&script, 4_000.0), script.arrivals().len()), (Vec::<Value>::new(), 2), "{:?}", script.arrivals());
+}
+
+#[test]
+fn a_wait_of_a_provider_that_is_not_configured_for_a_while_is_kept() {
+    let rule = "[[rule]]\nfault = { status = 429, headers = { retry-after = \"900\" } }\n";
+    let (home, away) = Home::with_script(rule);
+    assert_eq!(home.ukai(&["run", "first"]).status.code(), Some(4));
+    let well = Script::serve(home.path(), "[[rule]]\nreply.text = \"Done.\"\n");
+    let well = lab(&well, "openai").replace("id = \"lab\"", "id = \"well\"");
+    home.configure(&well);
+    assert_eq!(home.ukai(&["run", "second"]).status.code(), Some(0));
+    assert!(home.ukai(&["providers", "reset", "well"]).status.success());
+    home.configure(&(lab(&away, "openai") + &well));
+    assert_eq!(home.ukai(&["run", "third"]).status.code(), Some(0));
+    assert_eq!(away.arrivals().len(), 1, "{:?}", away.arrivals());
+}
+
+#[test]
 fn what_was_named_holds_over_restarts_and_a_damaged_note_of_it_stops_all_leases() {
     let rule = "[[rule]]\nfault = { status = 429, headers = { retry-after = \"3600\" } }\n";
     let (home, script) = Home::with_script(rule);
