@@ -132,9 +132,45 @@ fn a_failure_is_classed_as_a_jobs_attempt_would_class_it() {
         assert_eq!((answer.report.class, answer.tools), (class, tools), "{quirk}: {answer:?}");
         assert!(!answer.detail.is_empty() && !answer.report.signature.is_empty(), "{quirk}: {answer:?}");
         if class == AnswerClass::RateLimited {
-            assert_eq!(answer.report.wait, Some(Wait::For(17_000)));
+            assert!(matches!(answer.report.wait, Some(Wait::For(16_000..=17_000))), "{answer:?}");
         }
     }
+}
+
+#[test]
+fn who_asks_to_wait_is_not_asked_for_the_rest() {
+    for wire in [Wire::Openai, Wire::Anthropic] {
+        for (quirk, headers, requests) in [
+            ("an emptied bucket", r#"{ x-ratelimit-remaining-tokens = "0", x-ratelimit-reset-tokens = "50s" }"#, 1),
+            ("a wait beside a reply", r#"{ retry-after = "50" }"#, 1),
+            ("something is left", r#"{ x-ratelimit-remaining-tokens = "9", x-ratelimit-reset-tokens = "50s" }"#, 2),
+        ] {
+            let home = Home::new();
+            let toml = format!(
+                "[[rule]]\nwhen = {{ result_of = \"Echo\" }}\nreply.text = \"cormorant\"\n[[rule]]\n[rule.reply]\n\
+                 headers = {headers}\ncalls = [{{ tool = \"Echo\", args = {{ text = \"cormorant\" }} }}]\n"
+            );
+            let script = Script::serve(home.path(), &toml);
+            let answer = ask(request(&script, wire, ProbeKind::Capability, DEADLINE_MS));
+            let report = &answer.report;
+            assert_eq!((report.class, answer.tools), (AnswerClass::Success, Some(true)), "{quirk}: {answer:?}");
+            assert_eq!(script.requests(), requests, "{quirk}: {answer:?}");
+            let is_told = matches!(report.wait, Some(Wait::For(40_000..=50_000)));
+            assert_eq!(is_told, requests == 1, "{quirk}: {answer:?}");
+            assert_eq!(answer.detail.contains("the rest was not asked"), requests == 1, "{quirk}: {}", answer.detail);
+        }
+    }
+}
+
+#[test]
+fn a_wait_is_told_though_the_deadline_comes_before_the_body() {
+    let home = Home::new();
+    let rule = "[[rule]]\nreply = { text = \"OK\", headers = { retry-after = \"50\" } }\n\
+                fault = { hang = \"after_headers\" }\n";
+    let script = Script::serve(home.path(), rule);
+    let answer = ask(request(&script, Wire::Openai, ProbeKind::Capability, 2_000));
+    assert_eq!((answer.report.class, &*answer.report.signature), (AnswerClass::Timeout, "timeout:probe"));
+    assert!(matches!(answer.report.wait, Some(Wait::For(40_000..=50_000))), "{answer:?}");
 }
 
 #[test]

@@ -68,6 +68,44 @@ fn a_parked_job_gives_its_worker_back_and_goes_on_by_itself_after_the_named_inst
 }
 
 #[test]
+fn what_the_head_of_an_answer_names_binds_all_before_its_body_has_come() {
+    let refusal = "fault = { status = 429, headers = { retry-after = \"6\" }, slow_bytes = \"200ms\" }";
+    let stream = "reply = { text = \"A long story, letter by letter, which nobody hears to its end.\", chunk_chars = 1, \
+                  chunk_latency = \"300ms\", headers = { x-ratelimit-remaining-tokens = \"0\", \
+                  x-ratelimit-reset-tokens = \"6s\" } }";
+    for (quirk, first, is_cancelled) in [
+        ("a refusal that trickles", refusal, false),
+        ("a refusal whose job is cancelled meanwhile", refusal, true),
+        ("a stream that empties a bucket", stream, false),
+        ("a stream whose job is cancelled meanwhile", stream, true),
+    ] {
+        let rule = format!("[[rule]]\ntimes = 1\nper = \"server\"\n{first}\n[[rule]]\nreply.text = \"Done.\"\n");
+        let (home, script) = Home::with_script(&rule);
+        let _server = home.serve();
+        let submit = |prompt| {
+            let output = home.ukai(&["submit", "--prompt", prompt]);
+            String::from_utf8(output.stdout).expect("an id").trim().to_owned()
+        };
+        let id = submit("first");
+        wait::until("the wait to be known", || {
+            let (_, rows) = home.ukai_json(&["providers", "--output", "json"]);
+            rows[0]["not_before_ms"].is_number().then_some(())
+        });
+        let ended = ["AttemptFailed", "Replied"].map(|event| home.count(&id, event));
+        assert_eq!(ended, [0, 0], "{quirk}: the body is on its way");
+        if is_cancelled {
+            assert!(home.ukai(&["cancel", &id]).status.success(), "{quirk}");
+        }
+        let second = submit("second");
+        wait::until("the second to end", || (home.count(&second, "Finished") == 1).then_some(()));
+        let arrivals = script.arrivals();
+        let mut at = arrivals.iter().map(at_ms);
+        let first = at.next().expect("the first");
+        assert!(at.len() > 0 && at.all(|at| at > first + 5_990.0), "{quirk}: {arrivals:?}");
+    }
+}
+
+#[test]
 fn a_supervisor_killed_right_after_a_429_leaves_a_successor_that_waits() {
     for round in 0..6 {
         let rule = "[defaults]\nlatency = \"20ms\"\n[[rule]]\nfirst = \"1s\"\nfault = { status = 429, headers = { retry-after = \"3\" } }\n\

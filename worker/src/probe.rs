@@ -5,13 +5,14 @@
 //! stays open meanwhile, and its end says that nobody waits any more.
 
 mod ask;
+mod named;
 mod observe;
 #[cfg(test)]
 mod tests;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::{Receiver, Sender};
@@ -22,8 +23,10 @@ use ukai_protocol::pipe::{self, PipeError};
 use ukai_protocol::probe::{ANSWER_BYTES_MAX, ProbeAnswer, ProbeKind, ProbeRequest, REQUEST_BYTES_MAX};
 
 use self::ask::Outcome;
+use self::named::Named;
 use self::observe::Evidence;
 use crate::provider::classify::{Clock, Failure};
+use crate::provider::retry_after;
 use crate::{EX_USAGE, USAGE, fail};
 
 /// Nobody waits for the answer any more, or it cannot be given.
@@ -94,16 +97,18 @@ async fn answer(request: &ProbeRequest) -> ProbeAnswer {
     let ProbeRequest { grant, kind, deadline_ms } = request;
     let deadline = Duration::from_millis(*deadline_ms);
     let mut evidence = Evidence::new(grant.key.as_ref());
+    let mut named = Named::default();
     let probed = match kind {
-        ProbeKind::Health(shape) => timeout(deadline, ask::health(grant, *shape, &mut evidence)).await,
-        ProbeKind::Capability => timeout(deadline, ask::capability(grant, &mut evidence)).await,
+        ProbeKind::Health(shape) => timeout(deadline, ask::health(grant, *shape, &mut evidence, &mut named)).await,
+        ProbeKind::Capability => timeout(deadline, ask::capability(grant, &mut evidence, &mut named)).await,
     };
     let outcome = probed.unwrap_or_else(|_| {
         let failure = Failure::timed_out(Clock::Probe, deadline);
         evidence.failed(&failure);
         Outcome::failed(grant, failure)
     });
-    let Outcome { report, detail, tools } = outcome;
+    let Outcome { mut report, detail, tools } = outcome;
+    report.wait = retry_after::latest(report.wait.into_iter().chain(named.left(Instant::now())));
     // A refusal of tools says so whatever it was that was asked.
     let tools = tools.or((report.class == AnswerClass::NoTools).then_some(false));
     ProbeAnswer { report, detail, tools, observations: evidence.into_observations() }

@@ -3,7 +3,7 @@
 //! When the connection breaks, the supervisor may only be restarting: what was not acknowledged is kept, and sent again
 //! to whoever answers on the same socket within the grace. The store drops what it has already, so nothing is repeated.
 
-mod outbox;
+pub(crate) mod outbox;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -15,11 +15,12 @@ use ukai_protocol::connection::{self, LinkError, Reader, Writer};
 use ukai_protocol::event::Event;
 use ukai_protocol::frame::Role;
 use ukai_protocol::id::JobId;
-use ukai_protocol::lease::{Answer, Ask, Report, Wait};
+use ukai_protocol::lease::{Answer, Ask, Report};
 use ukai_protocol::run_state::RunState;
 use ukai_protocol::secret::Secret;
 use ukai_protocol::session::{Hello, ToSupervisor, ToWorker, Welcome};
 
+use crate::provider::retry_after;
 pub use outbox::{Outbox, OutboxFull};
 use outbox::{Outgoing, Waiting};
 
@@ -273,13 +274,6 @@ impl Session {
 
 /// What is left of a named wait, if anything.
 fn still_waits(report: &Report, elapsed: Duration) -> Option<Report> {
-    let wait = match report.wait? {
-        Wait::For(ms) => {
-            // Rounded in favour of the provider.
-            let left = ms.saturating_sub(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
-            Wait::For(Some(left).filter(|left| *left > 0)?)
-        }
-        Wait::UntilReset => Wait::UntilReset,
-    };
+    let wait = retry_after::left(report.wait?, elapsed)?;
     Some(Report { wait: Some(wait), ..report.clone() })
 }

@@ -3,18 +3,20 @@
 //! The same attempt that a job makes, so that what it finds holds for jobs: same conversion, same clocks, same classes.
 
 use std::sync::Arc;
+use std::time::{Instant, SystemTime};
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use ukai_protocol::lease::{AnswerClass, Grant, Report};
+use ukai_protocol::lease::{AnswerClass, Grant, Report, Wait};
 use ukai_protocol::message::{Args, Call, Message, Usage};
 use ukai_protocol::probe::Shape;
 
+use super::named::Named;
 use super::observe::Evidence;
 use crate::http::Http;
 use crate::provider::classify::Failure;
 use crate::provider::wire::{Definition, Reply, Request};
-use crate::provider::{self, Answered, Progress};
+use crate::provider::{self, Answered, Progress, Raw};
 
 const TOOL: &str = "Echo";
 /// What the tool is to be called with, and the text to end with.
@@ -42,11 +44,11 @@ impl Outcome {
 }
 
 /// One request, shaped like the one that failed. Any whole reply is an answer, an empty or a cut one too.
-pub(super) async fn health(grant: &Grant, shape: Shape, evidence: &mut Evidence) -> Outcome {
+pub(super) async fn health(grant: &Grant, shape: Shape, evidence: &mut Evidence, named: &mut Named) -> Outcome {
     let prompt = padded("Answer with the single word OK.", shape.input_bytes);
     let messages = [Message::User { text: prompt }.into()];
     let tools = if shape.tools { vec![echo()] } else { Vec::new() };
-    match exchange(grant, &messages, &tools, shape.output_tokens, evidence).await {
+    match exchange(grant, &messages, &tools, shape.output_tokens, evidence, named).await {
         Ok(answered) => {
             let detail = format!("answered ({})", tokens(&answered.usage));
             let tools = whole_calls(&answered.reply).next().map(|_| true);
@@ -57,14 +59,14 @@ pub(super) async fn health(grant: &Grant, shape: Shape, evidence: &mut Evidence)
 }
 
 /// Offers a tool, wants it called, echoes the result and wants it said.
-pub(super) async fn capability(grant: &Grant, evidence: &mut Evidence) -> Outcome {
+pub(super) async fn capability(grant: &Grant, evidence: &mut Evidence, named: &mut Named) -> Outcome {
     let prompt = format!(
         "Call the tool {TOOL} once, with `text` set to \"{WORD}\". When its result has come, answer with that result as \
          text and call nothing more."
     );
     let mut messages: Vec<Arc<Message>> = vec![Message::User { text: prompt }.into()];
     let tools = [echo()];
-    let first = match exchange(grant, &messages, &tools, CAPABILITY_OUTPUT_TOKENS, evidence).await {
+    let first = match exchange(grant, &messages, &tools, CAPABILITY_OUTPUT_TOKENS, evidence, named).await {
         Ok(answered) => answered,
         Err(failure) => return Outcome::failed(grant, failure),
     };
@@ -76,12 +78,21 @@ pub(super) async fn capability(grant: &Grant, evidence: &mut Evidence) -> Outcom
         let detail = detail.to_owned();
         return Outcome { report: provider::report(grant, &Ok(first)), detail, tools: None };
     }
+    if let Some(wait) = first.wait {
+        // Even a probe asks nobody before the time that was named.
+        let asked = match wait {
+            Wait::For(ms) => format!("to wait {:.1} s", ms as f64 / 1_000.0),
+            Wait::UntilReset => "to wait until a reset".to_owned(),
+        };
+        let detail = format!("it called the tool; the rest was not asked, since it asked {asked}");
+        return Outcome { report: provider::report(grant, &Ok(first)), detail, tools: Some(true) };
+    }
     let spent = first.usage;
     let results = results(&first.reply, evidence);
     let Reply { text, calls, opaque, .. } = first.reply;
     messages.push(Message::Assistant { text, calls, opaque }.into());
     messages.extend(results);
-    let second = exchange(grant, &messages, &tools, CAPABILITY_OUTPUT_TOKENS, evidence).await;
+    let second = exchange(grant, &messages, &tools, CAPABILITY_OUTPUT_TOKENS, evidence, named).await;
     let detail = match &second {
         Ok(answered) if answered.reply.text.trim().is_empty() => {
             "it called the tool, and ended without a text".to_owned()
@@ -102,6 +113,7 @@ async fn exchange(
     tools: &[Definition],
     output_tokens: u64,
     evidence: &mut Evidence,
+    named: &mut Named,
 ) -> Result<Answered, Failure> {
     evidence.begin(tools);
     let max_output = match grant.max_output {
@@ -115,6 +127,9 @@ async fn exchange(
         Ok(http) => {
             let on_progress = |progress: Progress<'_>| {
                 if let Progress::Raw(raw) = progress {
+                    if let Raw::Head { headers, .. } = raw {
+                        named.by(headers, SystemTime::now(), Instant::now());
+                    }
                     evidence.raw(raw);
                 }
             };

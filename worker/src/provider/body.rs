@@ -14,8 +14,9 @@ use super::wire::{Assembler, Delta, Trouble};
 use super::{Progress, Raw, sse};
 use crate::http::{Answer, TransportError};
 
-/// Of a refusal only its beginning is read: the error stands there, a page of a proxy has no end.
-const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+/// Of a refusal only its beginning is read: a page of a proxy has no end. An error may quote the request before it says
+/// when to come back, and only a document that is whole can be read.
+const REFUSAL_BYTES_MAX: usize = 256 * 1024;
 /// A whole JSON body spells a reply with escapes around it.
 const BODY_BYTES_MAX: usize = 2 * REPLY_BYTES_MAX;
 /// Of a stream, all bytes together: the longest replies of today in chunks of a kilobyte for each token. What does not

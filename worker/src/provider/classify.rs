@@ -11,6 +11,7 @@ use ukai_protocol::job::CauseKind;
 use ukai_protocol::lease::{AnswerClass, LimitsSeen, Wait};
 use ukai_protocol::message::Usage;
 
+use super::mask::{self, CUT};
 use super::retry_after;
 use super::told::Told;
 use super::wire::Trouble;
@@ -158,12 +159,14 @@ impl Failure {
         }
     }
 
-    /// The key, where the provider or a library repeated it, is masked.
+    /// The key, where the provider or a library repeated it, is masked; what of it was left where a text was cut, too.
     #[must_use]
     pub fn without(mut self, key: Option<&str>) -> Self {
-        if let Some(key) = key.map(str::trim).filter(|key| !key.is_empty()) {
-            self.detail = self.detail.replace(key, "[key]");
-            self.signature = self.signature.replace(key, "[key]");
+        if let Some(key) = key {
+            let is_cut = self.detail.ends_with(CUT);
+            self.detail = mask::masked(&self.detail, key, is_cut);
+            let is_cut = self.signature.chars().count() == SIGNATURE_CHARS_MAX;
+            self.signature = mask::masked(&self.signature, key, is_cut);
         }
         self
     }
@@ -194,10 +197,11 @@ pub fn refused(status: u16, headers: &HeaderMap, body: &str, now: SystemTime) ->
     Failure::new(class, &told.signature(&format!("http:{status}")), &detail).waiting(told.wait)
 }
 
-/// Adds what the headers say, whatever the status: the later of their "not before" and the body's.
+/// Adds what the headers say, whatever the status: the later of what is left of their "not before" and the body's, which
+/// was read only now.
 #[must_use]
-pub fn with_headers(failure: Failure, headers: &HeaderMap, received_at: SystemTime) -> Failure {
-    let waits = failure.wait.into_iter().chain(retry_after::wait(headers, received_at));
+pub fn with_headers(failure: Failure, headers: &HeaderMap, left: Option<Wait>) -> Failure {
+    let waits = failure.wait.into_iter().chain(left);
     Failure { wait: retry_after::latest(waits), limits_seen: retry_after::limits_seen(headers), ..failure }
 }
 
@@ -212,7 +216,7 @@ fn shown(text: &str) -> String {
     let mut shown = String::new();
     for (count, c) in one_line.enumerate() {
         if count == DETAIL_CHARS_MAX {
-            shown.push('…');
+            shown.push(CUT);
             break;
         }
         if c != ' ' || !shown.ends_with(' ') {

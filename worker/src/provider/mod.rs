@@ -5,6 +5,7 @@
 
 mod body;
 pub mod classify;
+mod mask;
 pub mod retry_after;
 pub mod script;
 pub mod sse;
@@ -65,7 +66,7 @@ pub struct Answered {
     /// As reported, or estimated where the provider said nothing.
     pub usage: Usage,
     pub limits_seen: LimitsSeen,
-    /// A "not before" that came with the reply: a bucket that it emptied.
+    /// What is left of a "not before" that came with the reply: a bucket that it emptied.
     pub wait: Option<Wait>,
 }
 
@@ -97,6 +98,15 @@ pub fn report(grant: &Grant, result: &Result<Answered, Failure>) -> Report {
             ..report
         },
     }
+}
+
+/// What the router is told of an answer of which only the head has come. The report of the attempt follows with the end
+/// of the body; until then others would ask a provider that has already said when, and who is cancelled or killed
+/// meanwhile would never say so. Its lease is none, since the attempt goes on: it binds the account by what was named.
+#[must_use]
+pub fn overheard(account: &str, headers: &HeaderMap, received_at: SystemTime) -> Option<Report> {
+    let wait = retry_after::wait(headers, received_at)?;
+    Some(Report { account: account.to_owned(), wait: Some(wait), ..Report::default() })
 }
 
 /// A provider may re-use ids between turns; in the conversation each stands once.
@@ -155,10 +165,13 @@ where
         Ok(answer) => answer.map_err(|error| Failure::transport(&error, connect_timeout))?,
         Err(_) => return Err(Failure::timed_out(Clock::FirstContent, first_content)),
     };
-    let received_at = SystemTime::now();
+    let (received_at, head_at) = (SystemTime::now(), Instant::now());
     let answer_headers = answer.headers.clone();
     let clock = retry_after::clock(&answer_headers, received_at);
-    let told = |failure| classify::with_headers(failure, &answer_headers, received_at);
+    let named = retry_after::wait(&answer_headers, received_at);
+    // A body may take minutes: what the head named is counted from the head.
+    let left = || named.and_then(|wait| retry_after::left(wait, head_at.elapsed()));
+    let told = |failure| classify::with_headers(failure, &answer_headers, left());
     on_progress(Progress::Raw(Raw::Head { status: answer.status, headers: &answer_headers }));
 
     if answer.status != 200 {
@@ -176,12 +189,7 @@ where
         .finish(&grant.provider, &mut Ids::new(used, &mut fresh))
         .map_err(|trouble| Failure { spent: spent(sent, body.came()), ..told(body.trouble(&trouble)) })?;
     let usage = reply.usage.or_estimated(sent.div_ceil(BYTES_PER_TOKEN), reply.bytes.div_ceil(BYTES_PER_TOKEN));
-    Ok(Answered {
-        reply,
-        usage,
-        limits_seen: retry_after::limits_seen(&answer_headers),
-        wait: retry_after::wait(&answer_headers, received_at),
-    })
+    Ok(Answered { reply, usage, limits_seen: retry_after::limits_seen(&answer_headers), wait: left() })
 }
 
 /// For a reply that had begun and did not end: its usage would have come last.

@@ -26,7 +26,7 @@ const IN_MILLISECONDS: [&str; 3] = ["retry-after-ms", "x-ms-retry-after-ms", "x-
 pub fn wait(headers: &HeaderMap, received_at: SystemTime) -> Option<Wait> {
     let now = clock(headers, received_at);
     let in_ms = IN_MILLISECONDS.into_iter().flat_map(|name| headers.get_all(name));
-    let named = in_ms.map(|value| number(value, 1).unwrap_or(INVALID));
+    let named = in_ms.map(|value| text(value).and_then(|text| numbers(text, 1)).unwrap_or(INVALID));
     let named = named.chain(headers.get_all(http::header::RETRY_AFTER).iter().map(|value| retry_after(value, now)));
     let named = named.chain(exhausted(headers).map(|value| text(value).map_or(INVALID, |text| reset(text, now))));
     latest(named)
@@ -38,7 +38,21 @@ pub fn clock(headers: &HeaderMap, received_at: SystemTime) -> SystemTime {
     headers.get(http::header::DATE).and_then(text).and_then(date).unwrap_or(received_at)
 }
 
-pub(super) fn latest(waits: impl IntoIterator<Item = Wait>) -> Option<Wait> {
+/// What is left of a wait when so much time has passed since it was named; rounded in favour of the provider.
+#[must_use]
+pub fn left(wait: Wait, passed: Duration) -> Option<Wait> {
+    match wait {
+        Wait::For(ms) => {
+            let left = ms.saturating_sub(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX));
+            (left > 0).then_some(Wait::For(left))
+        }
+        Wait::UntilReset => Some(Wait::UntilReset),
+    }
+}
+
+/// The later of two words on when, or the only one.
+#[must_use]
+pub fn latest(waits: impl IntoIterator<Item = Wait>) -> Option<Wait> {
     waits.into_iter().max_by_key(|wait| match wait {
         Wait::For(ms) => *ms,
         Wait::UntilReset => u64::MAX,
@@ -66,10 +80,8 @@ fn text(value: &HeaderValue) -> Option<&str> {
 }
 
 fn retry_after(value: &HeaderValue, now: SystemTime) -> Wait {
-    if let Some(wait) = number(value, 1_000) {
-        return wait;
-    }
-    text(value).and_then(date).map_or(INVALID, |instant| until(instant, now))
+    let Some(text) = text(value) else { return INVALID };
+    numbers(text, 1_000).or_else(|| date(text).map(|instant| until(instant, now))).unwrap_or(INVALID)
 }
 
 /// RFC 9110 §5.6.7: IMF-fixdate, RFC 850, asctime.
@@ -77,9 +89,15 @@ fn date(text: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(text).ok()
 }
 
+/// One number, or several in a row: a proxy joins two headers of one name into one line (RFC 9110 §5.3), and the later
+/// of them holds as if they stood apart.
+fn numbers(text: &str, unit_ms: u32) -> Option<Wait> {
+    let numbers: Option<Vec<Wait>> = text.split(',').map(|text| number(text.trim(), unit_ms)).collect();
+    latest(numbers?)
+}
+
 /// A number of units of `unit_ms`, rounded up to whole ones; `None` for what is no number or below zero.
-fn number(value: &HeaderValue, unit_ms: u32) -> Option<Wait> {
-    let text = text(value)?;
+fn number(text: &str, unit_ms: u32) -> Option<Wait> {
     if let Ok(whole) = text.parse::<u64>() {
         return Some(exact(u128::from(whole) * u128::from(unit_ms)));
     }
@@ -101,7 +119,7 @@ fn exact(ms: u128) -> Wait {
 }
 
 /// A float becomes a whole number, its own noise (a billionth of a second) not rounded up; beyond u128 it saturates.
-fn milliseconds(ms: f64) -> Wait {
+pub(super) fn milliseconds(ms: f64) -> Wait {
     exact((ms - 1e-6).ceil() as u128)
 }
 

@@ -330,8 +330,50 @@ async fn a_refusal_is_told_with_its_headers() {
     let headers = "retry-after: 17\r\nx-ratelimit-remaining-requests: 3\r\n";
     let acts = vec![Act::Write(head("429 Too Many Requests", headers) + body)];
     let failure = check_failure("429", acts, AnswerClass::RateLimited, "http:429 code=rate_limit_exceeded").await;
-    assert_eq!((failure.wait, failure.limits_seen.requests_left), (Some(Wait::For(17_000)), Some(3)));
+    assert!(matches!(failure.wait, Some(Wait::For(16_000..=17_000))), "{failure:?}");
+    assert_eq!(failure.limits_seen.requests_left, Some(3));
     assert_eq!(failure.detail, "HTTP 429: slow down [key]");
+}
+
+/// Between the head and the end of a body.
+const TRICKLE: Duration = Duration::from_millis(1_500);
+
+#[tokio::test]
+async fn what_a_head_named_is_counted_from_the_head() {
+    let spent = |reset: &str| format!("x-ratelimit-remaining-tokens: 0\r\nx-ratelimit-reset-tokens: {reset}\r\n");
+    let body = r#"{"error":{"message":"Please try again in 3s."}}"#;
+    let error = "data: {\"error\":{\"message\":\"boom\"}}\n\n";
+    // What is left of 10 s once the body has come.
+    let (less, over) = (Some(5_000..=8_900), None);
+    let cases = [
+        ("a refusal", "429 Too Many Requests", "retry-after: 10\r\n".to_owned(), "{}", less.clone()),
+        ("a refusal, over by then", "429 Too Many Requests", "retry-after: 1\r\n".to_owned(), "{}", over.clone()),
+        ("its body names it anew", "429 Too Many Requests", "retry-after: 1\r\n".to_owned(), body, Some(3_000..=3_000)),
+        ("a stream", "200 OK", spent("10s"), PARALLEL, less.clone()),
+        ("a stream, over by then", "200 OK", spent("1s"), PARALLEL, over),
+        ("a stream that breaks off", "200 OK", spent("10s"), "data: {}\n\n", less.clone()),
+        ("an error in a stream", "200 OK", spent("10s"), error, less),
+    ];
+    let asked = cases.map(async |(quirk, status, headers, body, expected)| {
+        let acts = vec![Act::Write(head(status, &headers)), Act::Pause(TRICKLE), write(body)];
+        let wait = match ask(acts).await.result {
+            Ok(answered) => answered.wait,
+            Err(failure) => failure.wait,
+        };
+        match (expected, wait) {
+            (Some(expected), Some(Wait::For(ms))) => assert!(expected.contains(&ms), "{quirk}: {ms}"),
+            (expected, wait) => assert_eq!((expected, wait), (None, None), "{quirk}"),
+        }
+    });
+    futures_util::future::join_all(asked).await;
+}
+
+#[tokio::test]
+async fn a_refusal_that_quotes_the_request_is_read_to_its_end() {
+    let body = json!({"error": {"code": 429, "message": "x".repeat(200 * 1024), "details": [{"retryDelay": "38s"}]}});
+    let acts = vec![Act::Write(head("429 Too Many Requests", "") + &body.to_string())];
+    let failure = check_failure("a long one", acts, AnswerClass::RateLimited, "http:429 code=429").await;
+    assert_eq!(failure.wait, Some(Wait::For(38_000)));
 }
 
 #[tokio::test]

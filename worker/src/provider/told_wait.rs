@@ -87,22 +87,39 @@ fn in_words(message: &str, now: SystemTime) -> Option<Wait> {
     retry_after::latest(durations.chain(instants))
 }
 
+/// Numbers with their units, summed: `1h2m3.5s`, "1 hour 30 minutes", "1 day, 2 hours and 5 minutes". Each unit is
+/// smaller than the one before; one that is not begins another thought ("in 5 seconds, 60 seconds being the window").
 fn duration_in_words(rest: &str) -> Option<Wait> {
-    let mut words = rest.split_whitespace();
-    let first = words.next()?.trim_end_matches(is_stop);
-    let unit = match words.next().unwrap_or_default().trim_end_matches(is_stop) {
-        "milliseconds" | "millisecond" | "ms" => "ms",
-        "seconds" | "second" | "secs" | "sec" | "s" => "s",
-        "minutes" | "minute" | "mins" | "min" | "m" => "m",
-        "hours" | "hour" | "hrs" | "h" => "h",
-        "days" | "day" | "d" => "d",
-        _ => "",
-    };
-    if first.ends_with(|c: char| c.is_ascii_digit()) {
-        // A number without its unit could be of anything.
-        return (!unit.is_empty()).then(|| retry_after::duration(&format!("{first}{unit}")))?;
+    let mut rest = rest.trim_start();
+    let (mut total_ms, mut smallest_ms) = (0.0, f64::INFINITY);
+    while let Some((number, unit_ms, behind)) = part(rest).filter(|(_, unit_ms, _)| *unit_ms < smallest_ms) {
+        total_ms += number * unit_ms;
+        smallest_ms = unit_ms;
+        let behind = behind.trim_start();
+        let behind = behind.strip_prefix(',').unwrap_or(behind).trim_start();
+        rest = behind.strip_prefix("and ").unwrap_or(behind).trim_start();
     }
-    retry_after::duration(first)
+    smallest_ms.is_finite().then(|| retry_after::milliseconds(total_ms))
+}
+
+/// A number, what its unit is worth, and what stands behind; a number without a unit could be of anything.
+fn part(text: &str) -> Option<(f64, f64, &str)> {
+    let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, behind) = text.split_at(number_end);
+    let behind = behind.trim_start();
+    let unit_end = behind.find(|c: char| !c.is_alphabetic()).unwrap_or(behind.len());
+    let (unit, behind) = behind.split_at(unit_end);
+    let unit_ms = match unit {
+        "nanoseconds" | "nanosecond" | "ns" => 0.000_001,
+        "microseconds" | "microsecond" | "us" | "µs" => 0.001,
+        "milliseconds" | "millisecond" | "ms" => 1.0,
+        "seconds" | "second" | "secs" | "sec" | "s" => 1_000.0,
+        "minutes" | "minute" | "mins" | "min" | "m" => 60_000.0,
+        "hours" | "hour" | "hrs" | "hr" | "h" => 3_600_000.0,
+        "days" | "day" | "d" => 86_400_000.0,
+        _ => return None,
+    };
+    Some((number.parse().ok()?, unit_ms, behind))
 }
 
 fn instant_in_words(rest: &str, now: SystemTime) -> Option<Wait> {
@@ -212,7 +229,21 @@ mod tests {
         check("Anthropic", "You will regain access on 2026-05-15 at 16:34 UTC.", ms(3_579_000));
         check("past", "resets at 2020-05-15T16:34:21Z", ms(1_000));
         check("the later of two", "try again in 5s or retry after 9 seconds", ms(9_000));
+        check("hours and minutes", "try again in 1 hour 30 minutes.", ms(5_400_000));
+        check("joined by a word", "Please retry in 6 minutes and 30 seconds.", ms(390_000));
+        check("letters apart", "try again in 1h 5m", ms(3_900_000));
+        check("letters without a blank", "try again in 2h5m3s", ms(7_503_000));
+        check("joined by a comma", "retry after 1 day, 2 hours", ms(93_600_000));
+        check("joined by both", "retry after 1 day, 2 hours, and 5.5 seconds", ms(93_605_500));
+        check("a unit that touches its number", "retry after 90seconds", ms(90_000));
+        check("the sentence ends", "try again in 2 minutes. 30 seconds are not enough", ms(120_000));
+        check("another number follows", "try again in 2 minutes, 3 requests are left", ms(120_000));
+        check("another duration follows", "try again in 5 seconds, 60 seconds being the window", ms(5_000));
+        check("the same unit twice", "try again in 5s 7s", ms(5_000));
+        check("a day too many", "try again in 99999999999999999999 days 3 hours", Some(Wait::UntilReset));
         check("a number of nothing", "try again in 5 ways", None);
+        check("a number and the end", "try again in 5", None);
+        check("no number", "try again in .s", None);
         check("a word", "Please try again in a moment.", None);
         check("no time of day", "Your limit will reset at midnight", None);
         check("nothing", "Please try again later.", None);

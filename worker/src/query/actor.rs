@@ -5,7 +5,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use futures_util::FutureExt as _;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
@@ -20,7 +20,7 @@ use ukai_protocol::threads::Panicked;
 use super::machine::{Effect, Machine, Ruling};
 use crate::deps::{Attempt, Deps};
 use crate::provider::classify::Failure;
-use crate::provider::{Answered, Progress};
+use crate::provider::{self, Answered, Progress, Raw};
 use crate::session::Outbox;
 use crate::threads::THREADS;
 use crate::tool::actor::{Job, ToolActor};
@@ -195,22 +195,14 @@ impl State {
     }
 
     fn call_model(&mut self, grant: Grant, myself: &ActorRef<Message>) {
-        let step = self.machine.step();
-        let outbox = self.outbox.clone();
         let lease = grant.lease;
+        let on_progress = Box::new(tell(self.outbox.clone(), self.machine.step(), grant.account.clone()));
         let attempt = Attempt {
             grant,
             system: self.machine.state().system.clone().unwrap_or_default(),
             messages: self.machine.window(),
             cancel: self.cancel.turn.child_token(),
-            on_progress: Box::new(move |progress| match progress {
-                Progress::Bytes(_) => outbox.progressed(),
-                Progress::Text(text) => {
-                    outbox.progressed();
-                    outbox.delta(step, text);
-                }
-                Progress::Raw(_) => {}
-            }),
+            on_progress,
         };
         let answer = (self.deps.call_model)(attempt);
         let myself = myself.clone();
@@ -253,6 +245,25 @@ impl State {
     }
 }
 
+/// Passes on what is seen of a reply while it arrives: text, signs of life, and at once a "not before" in its head.
+fn tell(outbox: Outbox, step: u64, account: String) -> impl FnMut(Progress<'_>) + Send {
+    move |progress| match progress {
+        Progress::Bytes(_) => outbox.progressed(),
+        Progress::Text(text) => {
+            outbox.progressed();
+            outbox.delta(step, text);
+        }
+        Progress::Raw(Raw::Head { headers, .. }) => {
+            let Some(report) = provider::overheard(&account, headers, SystemTime::now()) else { return };
+            if let Err(error) = outbox.send(ToSupervisor::Report(report)) {
+                // The attempt's own report says it again, and ends the job if it cannot be sent either.
+                tracing::warn!(%account, %error, "telling the supervisor at once when a provider may be asked again");
+            }
+        }
+        Progress::Raw(_) => {}
+    }
+}
+
 /// The verdict on one call; where there is nothing to permit, what the model should know instead.
 fn rule(deps: &Deps, tool: &str, input: Json) -> Ruling {
     if !registry::is_known(tool) {
@@ -261,4 +272,46 @@ fn rule(deps: &Deps, tool: &str, input: Json) -> Ruling {
     let judgement = deps.permission.judge(tool, &input);
     let read_only = registry::flags(tool, &input).is_some_and(|flags| flags.read_only);
     Ruling::Judged { input, read_only, judgement }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderName, HeaderValue};
+    use ukai_protocol::lease::{AnswerClass, Report, Wait};
+
+    use super::*;
+    use crate::session::outbox;
+
+    fn check(quirk: &str, status: u16, pairs: &[(&'static str, &'static str)], expected: Option<Wait>) {
+        let (sender, mut waiting) = outbox::outbox();
+        let mut tell = tell(sender, 3, "shared".to_owned());
+        let pairs = pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let headers = HeaderMap::from_iter(pairs);
+        tell(Progress::Raw(Raw::Sent(b"{}")));
+        tell(Progress::Raw(Raw::Head { status, headers: &headers }));
+        let said = waiting.next_now(tokio::time::Instant::now());
+        let report = Report {
+            lease: 0,
+            account: "shared".to_owned(),
+            class: AnswerClass::Withdrawn,
+            wait: expected,
+            ..Report::default()
+        };
+        let expected = expected.map(|_| outbox::Outgoing::Message(ToSupervisor::Report(report)));
+        assert_eq!(said, expected, "{quirk}");
+        // The body is on its way: nothing more is said of the wait.
+        tell(Progress::Bytes(10));
+        tell(Progress::Raw(Raw::Body("retry in 9 s")));
+        assert_eq!(waiting.next_now(tokio::time::Instant::now()), None, "{quirk}");
+    }
+
+    #[test]
+    fn a_wait_in_the_head_is_told_before_the_body_comes() {
+        let spent = [("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "50s")];
+        check("a refusal", 429, &[("retry-after", "17")], Some(Wait::For(17_000)));
+        check("a stream that empties a bucket", 200, &spent, Some(Wait::For(50_000)));
+        check("an hour, beside another status", 503, &[("retry-after", "3600")], Some(Wait::For(3_600_000)));
+        check("until reset", 429, &[("retry-after", "1e30")], Some(Wait::UntilReset));
+        check("none", 429, &[("content-type", "text/plain")], None);
+    }
 }

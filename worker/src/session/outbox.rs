@@ -38,7 +38,7 @@ pub struct Outbox {
 pub struct OutboxFull;
 
 /// The other end of it, for the session.
-pub(super) struct Waiting {
+pub(crate) struct Waiting {
     receiver: mpsc::Receiver<Item>,
     gathered: Arc<Mutex<Gathered>>,
     progress: Arc<AtomicU64>,
@@ -48,7 +48,7 @@ pub(super) struct Waiting {
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Outgoing {
+pub(crate) enum Outgoing {
     Message(ToSupervisor),
     /// Everything is said; there is nothing after it but itself.
     Close,
@@ -66,7 +66,7 @@ struct Gathered {
     text: String,
 }
 
-pub(super) fn outbox() -> (Outbox, Waiting) {
+pub(crate) fn outbox() -> (Outbox, Waiting) {
     let (sender, receiver) = mpsc::channel(OUTBOX_MESSAGES_MAX);
     let (gathered, progress) = (Arc::<Mutex<Gathered>>::default(), Arc::<AtomicU64>::default());
     let waiting =

@@ -203,7 +203,8 @@ fn the_wait_that_a_body_names() {
             headers.append(*name, http::HeaderValue::from_static(value));
         }
         for body in [json!({"error": error}), json!([{"error": error}])] {
-            let failure = with_headers(refused(status, &headers, &body.to_string(), now()), &headers, now());
+            let named = retry_after::wait(&headers, now());
+            let failure = with_headers(refused(status, &headers, &body.to_string(), now()), &headers, named);
             let waits = (failure.class, failure.wait);
             assert_eq!(waits, (class, expected.map(Wait::For)), "{quirk}: {failure:?}");
         }

@@ -41,7 +41,13 @@ fn retry_after_as_a_number() {
     check("a sign before a word", "+inf", seconds(60));
     check("empty", "", seconds(60));
     check("words", "soon", seconds(60));
-    check("two numbers", "5, 6", seconds(60));
+    check("two headers that a proxy joined", "100, 120", seconds(120));
+    check("joined without a blank, the later first", "120,100.5", seconds(120));
+    check("joined, one until reset", "5, 1e30", Some(Wait::UntilReset));
+    check("joined, one negative", "5, -6", seconds(60));
+    check("joined, one empty", "5,", seconds(60));
+    check("joined, one a word", "100, soon", seconds(60));
+    check("joined, one a date", "100, Fri, 15 May 2026 15:44:21 GMT", seconds(60));
     check("hexadecimal", "0x10", seconds(60));
     check("not ASCII", "五", seconds(60));
     check("24 days are not clipped", "2073600", seconds(2_073_600));
@@ -74,6 +80,7 @@ fn the_latest_of_what_is_present() {
     check("milliseconds", &[("retry-after-ms", "2500")], Some(Wait::For(2_500)));
     check("milliseconds are rounded up", &[("retry-after-ms", "2500.1")], Some(Wait::For(2_501)));
     check("the floor holds for milliseconds", &[("retry-after-ms", "20")], seconds(1));
+    check("milliseconds that a proxy joined", &[("retry-after-ms", "2500, 7000")], seconds(7));
     check("invalid milliseconds", &[("retry-after-ms", "x")], seconds(60));
     check(
         "Azure's milliseconds",
@@ -154,6 +161,21 @@ fn the_reset_of_an_exhausted_bucket() {
         &[("retry-after", "5"), ("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "20s")],
         seconds(20),
     );
+}
+
+#[test]
+fn what_is_left_of_a_wait() {
+    for (quirk, wait, passed_us, expected) in [
+        ("nothing has passed", Wait::For(17_000), 0, seconds(17)),
+        ("a part has passed", Wait::For(17_000), 4_000_000, seconds(13)),
+        ("a part of a millisecond is no time", Wait::For(17_000), 999, seconds(17)),
+        ("less than the floor may be left", Wait::For(1_000), 999_000, Some(Wait::For(1))),
+        ("over to the instant", Wait::For(17_000), 17_000_000, None),
+        ("long over", Wait::For(1_000), u64::MAX, None),
+        ("a reset is no matter of time", Wait::UntilReset, u64::MAX, Some(Wait::UntilReset)),
+    ] {
+        assert_eq!(left(wait, Duration::from_micros(passed_us)), expected, "{quirk}");
+    }
 }
 
 #[test]
