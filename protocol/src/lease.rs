@@ -116,6 +116,10 @@ impl Prices {
     }
 }
 
+/// The signature of an attempt that met a kept connection which was closed: nobody failed, and the request may have been
+/// read all the same.
+pub const STALE: &str = "stale";
+
 /// What came of a lease. Not answered; one that names a wait is sent again to a supervisor that takes over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::Cause;
-use ukai_protocol::lease::{Answer, AnswerClass, Ask, Grant, Report, WaitWhy};
+use ukai_protocol::lease::{Answer, AnswerClass, Ask, Grant, Report, STALE, WaitWhy};
 use ukai_protocol::message::Usage;
 use ukai_protocol::probe::Shape;
 
@@ -280,9 +280,9 @@ impl Router {
                 tried.not_before = Some(now + backoff::full_jitter(tried.attempts.saturating_sub(1), roll));
             }
             AnswerClass::Closed | AnswerClass::NoTools => tried.left = true,
-            // Our own giving up is no attempt that the provider failed.
-            AnswerClass::Withdrawn => tried.attempts = tried.attempts.saturating_sub(1),
-            AnswerClass::RateLimited => {}
+            // Our own giving up is no attempt that the provider failed. A request that may have been read is one.
+            AnswerClass::Withdrawn if report.signature != STALE => tried.attempts = tried.attempts.saturating_sub(1),
+            AnswerClass::Withdrawn | AnswerClass::RateLimited => {}
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, header};
 use ukai_protocol::job::CauseKind;
-use ukai_protocol::lease::{AnswerClass, LimitsSeen, Wait};
+use ukai_protocol::lease::{AnswerClass, LimitsSeen, STALE, Wait};
 use ukai_protocol::message::Usage;
 
 use super::mask::{self, CUT};
@@ -89,7 +89,7 @@ impl Failure {
             Fault::Tls => (AnswerClass::Unavailable, "tls"),
             Fault::Broken => (AnswerClass::Unavailable, "stream:broken"),
             // Nobody failed: the attempt is owed a connection, and goes back to the router for a new lease.
-            Fault::Stale => (AnswerClass::Withdrawn, "stale"),
+            Fault::Stale => (AnswerClass::Withdrawn, STALE),
             Fault::Invalid => (AnswerClass::Rejected, "request:invalid"),
         };
         Failure::new(class, signature, &error.detail)

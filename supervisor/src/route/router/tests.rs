@@ -251,11 +251,18 @@ fn the_end_says_how_each_provider_failed() {
 }
 
 #[test]
-fn a_kept_connection_that_was_closed_costs_no_attempt_and_no_wait() {
+fn what_was_given_up_is_no_attempt_and_a_kept_connection_that_was_closed_is_one_without_a_wait() {
     let mut bench = Bench::of(&["a", "b"]);
     for _ in 0..7 {
         assert_eq!(bench.ask(1, 1), ["a"]);
         bench.report(1, AnswerClass::Withdrawn, None);
+    }
+    for expected in ["a", "a", "b"] {
+        assert_eq!(bench.ask(1, 1), [expected], "the request may have been read");
+        let report =
+            Report { signature: STALE.to_owned(), ..report_of(&bench.grants[&job(1)], AnswerClass::Withdrawn, None) };
+        bench.router.report(&job(1), &report, bench.now, 0.0);
+        assert_eq!(bench.told(), [] as [&str; 0]);
     }
 }
 
