@@ -16,6 +16,9 @@ use super::bucket::Bucket;
 /// A wait that was named and is longer than this is not sat out by anybody: it opens the breaker.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Two words that name the same instant differ by less.
+const SAME_WORD: Duration = Duration::from_millis(50);
+
 #[derive(Debug)]
 pub struct Account {
     pub name: String,
@@ -206,6 +209,7 @@ impl Account {
             }
         }
         let current = admission.generation() == self.breaker.generation();
+        let before = self.not_before();
         let until = match report.wait {
             Some(Wait::For(ms)) => Some(self.told_to_wait(Duration::from_millis(ms), now)),
             Some(Wait::UntilReset) => Some(Until::Reset),
@@ -235,8 +239,10 @@ impl Account {
         }
         // After its own word: what was named binds also from an answer of an older generation.
         if let Some(until) = until {
-            self.named += 1;
             self.breaker.named(until, PATIENCE, now);
+            // A worker tells of a wait when it reads the head, and again at the end: that is no news for the disk.
+            let is_news = self.not_before().zip(before).is_none_or(|(at, before)| at > before + SAME_WORD);
+            self.named += u64::from(is_news);
         }
     }
 
