@@ -51,7 +51,9 @@ impl Fleet {
             let hasty = self.rng.random_bool(0.05);
             let mended = gate.awaits_person() && lab.takes_the_key(now);
             if !gate.is_closed() && (mended || hasty) {
-                let forget_wait = self.rng.random_bool(0.1);
+                // What the router holds may be later than what was named; whether keeping it opens again is then not known.
+                let is_blurred = self.shell.set_back || gate.is_backing_off(now);
+                let forget_wait = self.rng.random_bool(0.1) || is_blurred;
                 self.router.reset(id, forget_wait, now);
                 self.reference.reset(id, forget_wait, now);
             }

@@ -34,6 +34,8 @@ pub struct Shell {
     pub queue: VecDeque<u32>,
     /// Of the wall clock, against the one that only goes forward.
     pub clock: Duration,
+    /// Once, behind what was on disk: waits may seem longer than they are.
+    pub set_back: bool,
 }
 
 #[derive(Clone)]
@@ -61,6 +63,7 @@ impl Shell {
             alarm: None,
             queue: VecDeque::new(),
             clock: CLOCK,
+            set_back: false,
         }
     }
 }

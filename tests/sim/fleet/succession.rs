@@ -49,6 +49,7 @@ impl Fleet {
             _ => {}
         }
         // A clock that was set forward shortens what was named: it is the only one that two processes share.
+        self.shell.set_back |= self.shell.clock < self.shell.disk.clock;
         let forward = self.shell.clock.saturating_sub(self.shell.disk.clock);
         self.shell.down = false;
         self.router = Router::new(labs::settings(), WORKERS, self.rng.random(), now);

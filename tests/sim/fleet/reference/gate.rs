@@ -73,7 +73,7 @@ impl Gate {
     /// Why a request may not leave. `roll`: its place in the spread.
     pub fn forbids(&self, out: usize, roll: f64, now: Instant) -> Option<String> {
         let spread = self.not_before.map(|(at, wait)| at + wait.mul_f64(0.1 * roll));
-        let spread = spread.filter(|_| self.nameless_until.is_none_or(|until| until < now));
+        let spread = spread.filter(|_| !self.is_backing_off(now));
         let most = self.ramp.map_or(self.concurrency, |(most, _)| most.min(self.concurrency));
         match &self.state {
             State::Closed { .. } if self.not_before.is_some_and(|(at, _)| at > now) => Some("not before".to_owned()),
@@ -269,6 +269,10 @@ impl Gate {
 
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed { .. })
+    }
+
+    pub fn is_backing_off(&self, now: Instant) -> bool {
+        self.nameless_until.is_some_and(|until| until >= now)
     }
 
     pub fn awaits_person(&self) -> bool {
