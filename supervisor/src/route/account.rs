@@ -24,8 +24,8 @@ pub struct Account {
     pub name: String,
     breaker: Breaker,
     not_before: Option<NotBefore>,
-    /// That is a backoff of our own, which nobody named.
-    ours: bool,
+    /// After 429s that named no wait. Apart from it, since what was named is remembered, whatever we add to it.
+    backoff: Option<NotBefore>,
     /// How often a provider has named a wait: what is on disk is compared by this.
     named: u64,
     /// 429s in a row that named no wait.
@@ -101,7 +101,7 @@ impl Account {
             name,
             breaker: Breaker::default(),
             not_before: None,
-            ours: false,
+            backoff: None,
             named: 0,
             nameless: 0,
             concurrency_max: concurrency_max.max(1),
@@ -138,11 +138,9 @@ impl Account {
             breaker::Standing::HalfOpen => return Standing::HalfOpen,
             breaker::Standing::Closed => {}
         }
-        if let Some(NotBefore { at, wait }) = self.not_before {
-            let at = at + backoff::spread(wait, roll);
-            if at > now {
-                return Standing::NotBefore(at);
-            }
+        let spread = |NotBefore { at, wait }: &NotBefore| *at + backoff::spread(*wait, roll);
+        if let Some(at) = self.waits().map(spread).max().filter(|at| *at > now) {
+            return Standing::NotBefore(at);
         }
         if self.in_flight >= self.in_flight_max() {
             return Standing::Full;
@@ -225,17 +223,17 @@ impl Account {
             let (provider, class, signature) = (provider.to_owned(), report.class, report.signature.clone());
             self.last_failure = Some(LastFailure { provider, class, signature, at: now });
         }
-        let named = self.not_before();
+        let binds = self.binds();
         match (admission, verdict) {
             (Admission::Request { generation }, Verdict::Success) => {
                 self.nameless = if current { 0 } else { self.nameless };
                 self.breaker.succeeded(generation, self.concurrency_max);
             }
             (Admission::Request { generation }, Verdict::Failure(failed)) => {
-                self.breaker.failed(generation, failed, named, now);
+                self.breaker.failed(generation, failed, binds, now);
             }
             (Admission::Request { .. }, Verdict::Neither) => {}
-            (Admission::Probe { id, .. }, verdict) => self.breaker.probed(id, verdict, named, now),
+            (Admission::Probe { id, .. }, verdict) => self.breaker.probed(id, verdict, binds, now),
         }
         // After its own word: what was named binds also from an answer of an older generation.
         if let Some(until) = until {
@@ -253,7 +251,6 @@ impl Account {
         let Some(at) = now.checked_add(wait) else { return Until::Reset };
         if self.not_before.is_none_or(|before| before.at < at) {
             self.not_before = Some(NotBefore { at, wait });
-            self.ours = false;
         }
         Until::At(at)
     }
@@ -274,9 +271,8 @@ impl Account {
     fn throttled(&mut self, roll: f64, now: Instant) {
         let wait = backoff::full_jitter(self.nameless, roll);
         self.nameless = self.nameless.saturating_add(1);
-        if self.not_before.is_none_or(|before| before.at < now + wait) {
-            self.not_before = Some(NotBefore { at: now + wait, wait });
-            self.ours = true;
+        if self.backoff.is_none_or(|before| before.at < now + wait) {
+            self.backoff = Some(NotBefore { at: now + wait, wait });
         }
     }
 
@@ -296,7 +292,7 @@ impl Account {
 
     /// It could not be sent, or was ended before it had an answer.
     pub fn probe_lost(&mut self, id: u64, now: Instant) {
-        self.breaker.probed(id, Verdict::Neither, self.not_before(), now);
+        self.breaker.probed(id, Verdict::Neither, self.binds(), now);
     }
 
     #[must_use]
@@ -305,7 +301,7 @@ impl Account {
     }
 
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.breaker.handle_timeout(self.not_before(), now);
+        self.breaker.handle_timeout(self.binds(), now);
     }
 
     /// A person says that it is well: its breaker closes. An instant that the provider named binds all the same, unless
@@ -318,11 +314,11 @@ impl Account {
             bucket.forgive(now);
         }
         if forget_wait {
-            self.not_before = None;
+            (self.not_before, self.backoff) = (None, None);
             self.named += 1;
         }
         // A backoff of our own is sat out; only a provider's word opens.
-        if let Some(at) = self.not_before().filter(|_| !self.ours) {
+        if let Some(at) = self.not_before() {
             self.breaker.named(Until::At(at), PATIENCE, now);
         }
     }
@@ -338,6 +334,15 @@ impl Account {
     #[must_use]
     pub fn not_before(&self) -> Option<Instant> {
         self.not_before.map(|not_before| not_before.at)
+    }
+
+    /// The latest instant before which nobody asks, whoever said so.
+    fn binds(&self) -> Option<Instant> {
+        self.waits().map(|wait| wait.at).max()
+    }
+
+    fn waits(&self) -> impl Iterator<Item = &NotBefore> {
+        self.not_before.iter().chain(&self.backoff)
     }
 
     #[must_use]
@@ -365,7 +370,7 @@ impl Account {
     #[must_use]
     pub fn memory(&self, now: Instant) -> Memory {
         Memory {
-            not_before: self.not_before.filter(|not_before| not_before.at > now && !self.ours),
+            not_before: self.not_before.filter(|not_before| not_before.at > now),
             breaker: self.breaker.memory(now),
             tally: self.breaker.tally(),
             requests: self.requests.as_ref().map(|bucket| bucket.level(now)),

@@ -207,11 +207,12 @@ impl Fleet {
             return;
         }
         let opening = self.start_jobs();
-        self.save();
         let now = self.agenda.now;
+        // What is saved of the reference is as old as what is saved of the router.
+        self.reference.compare(&self.router, now);
+        self.save();
         if self.may_lease() {
             self.router.place(now);
-            self.save();
             while let Some(told) = self.router.poll_event() {
                 let job = self.ids[&told.job];
                 self.reference.told(job, told.call, &told.answer, now);
@@ -220,6 +221,7 @@ impl Fleet {
             }
         }
         self.reference.compare(&self.router, now);
+        self.save();
         while let Some(order) = self.router.poll_probe() {
             self.reference.probes(&order.grant, now);
             self.probe(&order);

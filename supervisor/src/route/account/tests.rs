@@ -53,7 +53,24 @@ fn a_reset_opens_again_for_what_was_named_and_not_for_a_backoff() {
         told(&mut account, AnswerClass::RateLimited, seconds, now);
         account.reset(false, now);
         assert_eq!(account.breaker() != breaker::Standing::Closed, expected, "{quirk}");
-        assert!(account.not_before().is_some(), "{quirk}");
+        assert_ne!(account.standing(0.0, now, 0.0), Standing::Ready, "{quirk}");
+    }
+}
+
+#[test]
+fn what_was_named_is_remembered_whatever_backoff_lies_over_it() {
+    let now = Instant::now();
+    for words in [[Some(40), None], [None, Some(40)]] {
+        let mut account = Account { nameless: 8, ..Account::new("a".into(), 9) };
+        for seconds in words {
+            told(&mut account, AnswerClass::RateLimited, seconds, now);
+            account.nameless = 8;
+        }
+        assert_eq!(account.standing(0.0, now, 0.0), Standing::NotBefore(now + SECOND * 300), "{words:?}");
+        assert_eq!(account.revision(), 1, "it was named: {words:?}");
+        let mut next = Account::new("a".into(), 9);
+        next.recall(account.memory(now), now);
+        assert_eq!(next.standing(0.0, now, 0.0), Standing::NotBefore(now + SECOND * 40), "{words:?}");
     }
 }
 
