@@ -374,7 +374,14 @@ impl Worker {
         started
     }
 
+    /// When it has said its last words, which on a busy machine may be long after it was started.
     fn kill(&self, signal: Signal) {
+        let comm = format!("/proc/{}/comm", self.started.pid);
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while std::fs::read_to_string(&comm).is_ok_and(|name| name.trim() != "sleep") {
+            assert!(std::time::Instant::now() < deadline, "it has not come to its sleep");
+            std::thread::yield_now();
+        }
         signal_pid(self.started.pid, signal);
     }
 }
