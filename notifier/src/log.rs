@@ -1,11 +1,11 @@
 //! The sink that is always there: lines of the log.
 
-use crate::Alert;
+use crate::alert::{Alert, What};
 
-pub fn tell(alert: &Alert) {
+pub fn tell(Alert { what: alert, .. }: &Alert) {
     if alert.is_urgent() {
         tracing::error!(target: "ukai::alert", "{alert}");
-    } else if let Alert::BatchDone { other: 0, .. } = alert {
+    } else if let What::BatchDone { other: 0, .. } = alert {
         tracing::info!(target: "ukai::alert", "{alert}");
     } else {
         tracing::warn!(target: "ukai::alert", "{alert}");

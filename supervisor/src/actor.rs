@@ -19,11 +19,11 @@ mod takeover;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
-use ukai_notifier::{Alert, Notifier};
+use ukai_notifier::{Alert, Notifier, What};
 use ukai_protocol::control::{BatchRow, JobResult, JobRow, NewJob, ProviderRow, Selection, ServerStatus, ToBatch};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::CauseKind;
@@ -417,7 +417,7 @@ impl State {
         });
     }
 
-    fn alert(&self, alert: Alert) {
-        self.notifier.alert(alert);
+    fn alert(&self, what: What) {
+        self.notifier.alert(Alert { what, source: None, at: SystemTime::now(), late: false });
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use ractor::{Actor as _, ActorRef, SpawnErr};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
-use ukai_notifier::Notifier;
+use ukai_notifier::{Notifier, Setup};
 use ukai_protocol::connection::Listener;
 use ukai_protocol::disk;
 use ukai_protocol::process_tree;
@@ -100,7 +100,7 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
         })
     };
     let (store, _) = store::start(state, published, None).await?;
-    let notifier = Notifier::start().await?;
+    let notifier = Notifier::start(Setup::default()).await?;
     let pool = Pool { settings: Arc::new(settings), store: store.clone(), publisher: publisher.clone(), family, start };
     let notifier_of = notifier.clone();
     let arguments = Arguments { pool, notifier: notifier_of, recovered, batches, routes, told, capabilities, address };

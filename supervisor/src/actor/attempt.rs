@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ractor::{ActorId, ActorRuntime};
-use ukai_notifier::Alert;
+use ukai_notifier::What;
 use ukai_protocol::event::Event;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind, JobStatus, Outcome};
@@ -14,7 +14,7 @@ use super::{Msg, State};
 use crate::fault;
 use crate::job::{Life, Step};
 use crate::pool::actor::{Arguments, Begin, JobActor, Over, Stop};
-use crate::restart::{Death, Exit, FRUITLESS_STARTS_MAX, Verdict};
+use crate::restart::{Death, Exit, Verdict};
 use crate::route::fit::Wants;
 use crate::route::router::Opening;
 use crate::store::{Appended, Reply, StoreError, StoreMessage};
@@ -138,8 +138,8 @@ impl State {
         }
         for record in &appended.records {
             if let Event::LimitWarned { limit, used, max } = &record.event {
-                let (job, limit, used, max) = (appended.job.clone(), *limit, *used, *max);
-                self.notifier.alert(Alert::LimitNear { job, limit, used, max });
+                let (job, name) = (appended.job.clone(), appended.progress.name.clone());
+                self.alert(What::LimitNear { job, name, limit: *limit, used: *used, max: *max });
             }
         }
     }
@@ -249,15 +249,11 @@ impl State {
                 if fruitless_starts > 0
                     && let Some(pause) = self.storm.died(id.clone(), now)
                 {
-                    self.notifier.alert(Alert::StartsPaused { pause });
+                    self.alert(What::StartsPaused { pause });
                 }
                 match verdict {
                     Verdict::Again { after } => Step::BackOff { until: now + after },
                     Verdict::GiveUp(cause) => {
-                        if cause.kind == CauseKind::CrashLoop {
-                            let starts = FRUITLESS_STARTS_MAX;
-                            self.alert(Alert::CrashLoop { job: id.clone(), starts, detail: cause.detail.clone() });
-                        }
                         return self.close(id, Outcome::Ended(cause));
                     }
                 }
@@ -295,14 +291,14 @@ impl State {
         self.router.forget(id, Instant::now());
         job.spec = None;
         let batch_done = job.progress.batch.as_ref().is_some_and(|place| self.batches.ended(&place.id, id));
-        let name = job.progress.name.clone();
-        match &job.progress.outcome {
-            Some(Outcome::Ended(cause)) if job.progress.status == JobStatus::Aborted => {
-                self.notifier.alert(Alert::JobAborted { job: id.clone(), name, cause: cause.clone() });
+        let (name, status, outcome) = (job.progress.name.clone(), job.progress.status, job.progress.outcome.clone());
+        let why = job.progress.attention.clone().unwrap_or_default();
+        match outcome {
+            Some(Outcome::Ended(cause)) if status == JobStatus::Aborted => {
+                self.alert(What::JobAborted { job: id.clone(), name, account: None, cause });
             }
             Some(Outcome::Completed { attention: true }) => {
-                let why = job.progress.attention.clone().unwrap_or_default();
-                self.notifier.alert(Alert::Attention { job: id.clone(), name, why });
+                self.alert(What::Attention { job: id.clone(), name, why });
             }
             _ => {}
         }

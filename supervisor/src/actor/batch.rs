@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use ukai_notifier::Alert;
+use ukai_notifier::What;
 use ukai_protocol::control::BatchRow;
 use ukai_protocol::id::{BatchId, JobId};
 use ukai_protocol::job::JobStatus;
@@ -78,7 +78,7 @@ impl State {
         let ends = batch.jobs().filter_map(|job| self.jobs.get(job)?.progress.outcome.as_ref());
         let (completed, other): (Vec<_>, Vec<_>) = ends.partition(|end| end.status() == JobStatus::Completed);
         let (completed, other) = (completed.len() as u64, other.len() as u64);
-        self.alert(Alert::BatchDone { name: batch.name.clone(), batch: id, completed, other });
+        self.alert(What::BatchDone { name: batch.name.clone(), batch: id, completed, other });
     }
 
     /// A batch and its jobs, in the order of their lines.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
-use ukai_notifier::Alert;
+use ukai_notifier::What;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind};
 
@@ -63,7 +63,7 @@ impl State {
                      provider has to be waited for, `ukai quarantine clear {}`",
                     routes::NAME
                 );
-                self.alert(Alert::RoutesQuarantined { why: why.clone() });
+                self.alert(What::Quarantined { subject: routes::NAME.to_owned(), why: why.clone() });
                 self.router.shut(Cause::new(CauseKind::Quarantined, why));
             }
         }
@@ -168,11 +168,11 @@ impl State {
                     // One that stays open for longer than was told is no news.
                     if !matches!(before, Standing::Open { .. }) {
                         let why = decision::opened(why).to_owned();
-                        self.alert(Alert::BreakerOpened { account, why, until });
+                        self.alert(What::BreakerOpened { account, why, until });
                     }
                 }
                 Standing::HalfOpen => tracing::info!(account, "its breaker is HALF_OPEN: a probe will tell"),
-                Standing::Closed => self.alert(Alert::BreakerClosed { account }),
+                Standing::Closed => self.alert(What::BreakerClosed { account, by_person: false }),
             }
         }
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ukai_notifier::Alert;
+use ukai_notifier::What;
 use ukai_protocol::event::ProcessMark;
 use ukai_protocol::id::JobId;
 use ukai_protocol::process_tree;
@@ -36,7 +36,7 @@ impl State {
                 let why = match problem {
                     Problem::Quarantined { why } | Problem::Io { why, .. } => why,
                 };
-                self.alert(Alert::Refused { job: id.clone(), why });
+                self.alert(What::Quarantined { subject: id.to_string(), why });
                 if let Some(mark) = progress.process.clone() {
                     end_refused(id.clone(), mark);
                 }

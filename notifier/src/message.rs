@@ -1,0 +1,54 @@
+//! What one sink is to tell at once: several alerts, most of them one.
+
+#![deny(clippy::disallowed_methods)]
+
+use std::time::{Duration, SystemTime};
+
+use crate::alert::What;
+
+/// One notification on the desktop, one message in Discord.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// The most important first; never empty.
+    pub entries: Vec<Entry>,
+    /// Of each kind that did not fit, or was not worth a line of its own: how many, and what ("more jobs aborted").
+    pub more: Vec<(u64, String)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// As it stands now.
+    pub what: What,
+    /// How often it happened since it was last told; 1 mostly.
+    pub times: u64,
+    /// When it first did.
+    pub at: SystemTime,
+    pub late: bool,
+}
+
+/// What became of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Delivered,
+    /// It may work later: it goes out after the next start.
+    Failed(String),
+    /// This very message is not wanted, and never will be.
+    Dropped(String),
+    /// The sink takes no more; why.
+    Dead(String),
+    /// The process ends, and it had not been delivered.
+    Unsent,
+}
+
+/// Where a message goes. Dropping the future gives the message up.
+pub trait Deliver: Send {
+    /// Its name in cursors, logs and counts.
+    fn name(&self) -> &'static str;
+
+    fn deliver(&mut self, message: &Message) -> impl Future<Output = Outcome> + Send;
+
+    /// For how long it must not be asked, as it said: kept over restarts.
+    fn left_to_wait(&self) -> Option<Duration> {
+        None
+    }
+}
