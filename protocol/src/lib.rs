@@ -16,6 +16,7 @@ pub mod secret;
 
 // The two links: worker to supervisor, client to supervisor.
 pub mod control;
+pub mod server_event;
 pub mod session;
 
 // A question to a provider that belongs to no job.
