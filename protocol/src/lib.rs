@@ -3,7 +3,7 @@
 //! Nothing here has a clock or decides anything: these are the words (conversation, events, leases, rules), the one
 //! function that folds events into a run's state, and the frames in which all of it travels.
 
-// The conversation, and what happens to a job.
+// The conversation, and what happens to a job or to no job in particular.
 pub mod event;
 pub mod id;
 pub mod job;
@@ -13,10 +13,10 @@ pub mod message;
 pub mod policy;
 pub mod run_state;
 pub mod secret;
+pub mod server_event;
 
 // The two links: worker to supervisor, client to supervisor.
 pub mod control;
-pub mod server_event;
 pub mod session;
 
 // A question to a provider that belongs to no job.
