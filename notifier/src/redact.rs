@@ -21,3 +21,9 @@ impl Redactor {
         self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.expose(), "[secret]"))
     }
 }
+
+/// Whether a variable of this name holds a secret.
+#[must_use]
+pub fn looks_secret(name: &str) -> bool {
+    name.split('_').any(|word| matches!(word, "KEY" | "TOKEN" | "SECRET" | "PASSWORD" | "WEBHOOK"))
+}

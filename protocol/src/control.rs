@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{BatchPlace, Event, Line};
 use crate::id::{BatchId, JobId};
-use crate::job::{JobSpec, JobStatus, Outcome, Used};
+use crate::job::{JobSpec, JobStatus, Limits, Outcome, Used};
 use crate::lease::{AnswerClass, Wire};
 use crate::run_state::Progress;
 
@@ -44,6 +44,19 @@ pub enum Request {
     Unpause {
         jobs: Selection,
     },
+    /// A person lets these go on that ended without having completed; all of them or none.
+    Resume {
+        jobs: Vec<ToResume>,
+    },
+    /// A person has seen these: jobs, batches, or what is no job's by its name. `all`: everything that wants to be seen.
+    Ack {
+        what: Vec<String>,
+        all: bool,
+    },
+    /// What a person has not seen yet.
+    Attention,
+    /// Have each sink of alerts tell something now.
+    TestNotify,
     /// Everything that happens from now on to the selected jobs, preceded by what is in their logs.
     Subscribe {
         filter: Filter,
@@ -76,6 +89,16 @@ pub struct NewJob {
     pub spec: JobSpec,
     /// Of the list that it was made of.
     pub line: Option<Line>,
+}
+
+/// A job to go on with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToResume {
+    pub job: JobId,
+    /// Of the end that the person has seen.
+    pub token: String,
+    /// In force from now on.
+    pub limits: Limits,
 }
 
 /// How a list becomes a batch.
@@ -151,6 +174,23 @@ pub enum Response {
         rows: Vec<JobRow>,
         /// Starts had been paused after many crashes, and no longer are.
         starts: bool,
+    },
+    /// These are queued again, in the order asked.
+    Resumed {
+        ids: Vec<JobId>,
+    },
+    /// What was acked now, and why it had wanted to be seen.
+    Acked {
+        seen: Vec<ToSee>,
+    },
+    Attention {
+        /// The first of them, in the order of submission for jobs.
+        first: Vec<ToSee>,
+        count: u64,
+    },
+    /// How each sink fared.
+    Notified {
+        sinks: Vec<SinkRow>,
     },
     /// A record of a selected job's log.
     Happened(Box<Happened>),
@@ -252,7 +292,14 @@ impl JobRow {
 impl JobResult {
     #[must_use]
     pub fn of(progress: &Progress) -> Self {
-        JobResult { text: progress.text.clone(), duration_ms: progress.used.wall_ms, denied: progress.denied.clone() }
+        JobResult {
+            text: progress.text.clone(),
+            duration_ms: progress.used.wall_ms,
+            denied: progress.denied.clone(),
+            limits: progress.limits,
+            resume_token: None,
+            attention: progress.attention.clone(),
+        }
     }
 }
 
@@ -262,6 +309,28 @@ pub struct JobResult {
     pub text: String,
     pub duration_ms: u64,
     pub denied: Vec<DeniedCall>,
+    /// Where a person set others than it was submitted with.
+    pub limits: Option<Limits>,
+    /// The word with which this end can be resumed; None where there is nothing to resume.
+    pub resume_token: Option<String>,
+    /// Why a person should look at it.
+    pub attention: Option<String>,
+}
+
+/// Something that waits for a person to see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToSee {
+    /// A job's id, or the name of what is no job's.
+    pub subject: String,
+    pub why: String,
+}
+
+/// One sink of alerts, when it was told to tell something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkRow {
+    pub sink: String,
+    /// Why nothing arrived; None: it did.
+    pub failed: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -86,6 +86,12 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Gives a file a second name, durably: whatever is done to the first, these bytes stay.
+pub fn link(from: &Path, to: &Path) -> io::Result<()> {
+    fs::hard_link(from, to)?;
+    to.parent().map_or(Ok(()), sync_dir)
+}
+
 /// Removes a file, durably; one that is not there is no error.
 pub fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {

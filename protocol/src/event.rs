@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::BatchId;
-use crate::job::{Limit, Outcome};
+use crate::job::{Limit, Limits, Outcome};
 use crate::json::Json;
 use crate::lease::AnswerClass;
 use crate::message::{Call, Opaque, Stop, Usage};
@@ -126,7 +126,14 @@ pub enum Event {
     Attention {
         why: String,
     },
-    /// The end, once.
+    /// A person has looked at it.
+    Acked {},
+    /// A person lets it go on after its end: it did not complete, and what it has consumed stays consumed.
+    Resumed {
+        /// In force from now on.
+        limits: Limits,
+    },
+    /// The end. What a person lets go on after it may have another.
     Finished {
         outcome: Outcome,
         text: String,
@@ -216,6 +223,8 @@ impl Event {
             Event::LimitWarned { .. } => "LimitWarned",
             Event::Recovered { .. } => "Recovered",
             Event::Attention { .. } => "Attention",
+            Event::Acked {} => "Acked",
+            Event::Resumed { .. } => "Resumed",
             Event::Finished { .. } => "Finished",
         }
     }
@@ -235,6 +244,8 @@ impl Event {
                 | Event::Unpaused {}
                 | Event::Recovered { .. }
                 | Event::Attention { .. }
+                | Event::Acked {}
+                | Event::Resumed { .. }
         )
     }
 
@@ -251,6 +262,9 @@ impl Event {
                 | Event::Waiting { .. }
                 | Event::AttemptFailed { .. }
                 | Event::Recovered { .. }
+                | Event::Attention { .. }
+                | Event::Acked {}
+                | Event::Resumed { .. }
         )
     }
 }

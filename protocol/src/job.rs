@@ -104,6 +104,8 @@ pub enum Limit {
     RunTime,
     MaxWall,
     Cost,
+    /// Of one node of a graph.
+    MaxVisits,
 }
 
 impl fmt::Display for Limit {
@@ -115,6 +117,7 @@ impl fmt::Display for Limit {
             Limit::RunTime => "run_time",
             Limit::MaxWall => "max_wall",
             Limit::Cost => "cost",
+            Limit::MaxVisits => "max_visits",
         })
     }
 }
@@ -192,19 +195,25 @@ pub enum CauseKind {
     Limit(Limit),
     Attempts,
     EmptyReply,
+    Verify,
+    ResultSchema,
     CannotGoOn,
     ContextOverflow,
+    Loop,
     ProviderRejected,
     NoCapableProvider,
     Depth,
     ToolInOnce,
+    NodeFailed,
     CrashLoop,
     PolicyError,
+    HookStop,
     Internal,
     Io(i32),
     Quarantined,
     Cancel,
     Signal,
+    UserAbort,
 }
 
 impl CauseKind {
@@ -213,36 +222,43 @@ impl CauseKind {
         use CauseKind::*;
         match self {
             AllOpen | Limit(_) => Reason::BreakerOpen,
-            Attempts | EmptyReply => Reason::RetriesExhausted,
+            Attempts | EmptyReply | Verify | ResultSchema => Reason::RetriesExhausted,
             CannotGoOn => Reason::PermissionDenied,
-            ContextOverflow | ProviderRejected | NoCapableProvider | Depth | ToolInOnce | CrashLoop | PolicyError
-            | Internal => Reason::FatalError,
+            ContextOverflow | Loop | ProviderRejected | NoCapableProvider | Depth | ToolInOnce | NodeFailed
+            | CrashLoop | PolicyError | HookStop | Internal => Reason::FatalError,
             Io(_) | Quarantined => Reason::CheckpointFailed,
-            Cancel | Signal => Reason::UserInterrupt,
+            Cancel | Signal | UserAbort => Reason::UserInterrupt,
         }
     }
 }
 
 /// Without arguments: those that Display writes as a bare word.
-const PLAIN_CAUSES: [CauseKind; 15] = [
+const PLAIN_CAUSES: [CauseKind; 21] = [
     CauseKind::AllOpen,
     CauseKind::Attempts,
     CauseKind::EmptyReply,
+    CauseKind::Verify,
+    CauseKind::ResultSchema,
     CauseKind::CannotGoOn,
     CauseKind::ContextOverflow,
+    CauseKind::Loop,
     CauseKind::ProviderRejected,
     CauseKind::NoCapableProvider,
     CauseKind::Depth,
     CauseKind::ToolInOnce,
+    CauseKind::NodeFailed,
     CauseKind::CrashLoop,
     CauseKind::PolicyError,
+    CauseKind::HookStop,
     CauseKind::Internal,
     CauseKind::Quarantined,
     CauseKind::Cancel,
     CauseKind::Signal,
+    CauseKind::UserAbort,
 ];
 
-const LIMITS: [Limit; 6] = [Limit::Steps, Limit::ToolCalls, Limit::Tokens, Limit::RunTime, Limit::MaxWall, Limit::Cost];
+const LIMITS: [Limit; 7] =
+    [Limit::Steps, Limit::ToolCalls, Limit::Tokens, Limit::RunTime, Limit::MaxWall, Limit::Cost, Limit::MaxVisits];
 
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no cause")]
@@ -274,18 +290,24 @@ impl fmt::Display for CauseKind {
             AllOpen => "all_open",
             Attempts => "attempts",
             EmptyReply => "empty_reply",
+            Verify => "verify",
+            ResultSchema => "result_schema",
             CannotGoOn => "cannot_go_on",
             ContextOverflow => "context_overflow",
+            Loop => "loop",
             ProviderRejected => "provider_rejected",
             NoCapableProvider => "no_capable_provider",
             Depth => "depth",
             ToolInOnce => "tool_in_once",
+            NodeFailed => "node_failed",
             CrashLoop => "crash_loop",
             PolicyError => "policy_error",
+            HookStop => "hook_stop",
             Internal => "internal",
             Quarantined => "quarantined",
             Cancel => "cancel",
             Signal => "signal",
+            UserAbort => "user_abort",
         })
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::DeniedCall;
 use crate::event::{BatchPlace, Event, ProcessMark, ToolStatus, WaitingFor, Why};
-use crate::job::{CauseKind, JobStatus, Limit, Outcome, Reason, Used};
+use crate::job::{CauseKind, JobStatus, Limit, Limits, Outcome, Reason, Used};
 use crate::json::Json;
 use crate::message::{Args, Call, Message, Opaque, Stop, Usage};
 use crate::policy::{Judgement, Source, Verdict};
@@ -61,6 +61,12 @@ pub struct Progress {
     pub denied_count: u64,
     pub attention: Option<String>,
     pub outcome: Option<Outcome>,
+    /// Where a person set others than it was submitted with.
+    #[serde(default)]
+    pub limits: Option<Limits>,
+    /// How often a person let it go on after an end.
+    #[serde(default)]
+    pub resumes: u32,
     /// The last reply's text; the result once ended.
     pub text: String,
 }
@@ -87,6 +93,8 @@ impl Default for Progress {
             denied_count: 0,
             attention: None,
             outcome: None,
+            limits: None,
+            resumes: 0,
             text: String::new(),
         }
     }
@@ -106,7 +114,11 @@ impl Progress {
             Event::Submitted { .. } if self.seq > 0 => return illegal("the run has begun"),
             Event::Submitted { .. } | Event::Recovered { .. } => {}
             _ if self.seq == 0 => return illegal("a run begins with Submitted"),
-            Event::Attention { .. } => {}
+            Event::Attention { .. } | Event::Acked {} => {}
+            Event::Resumed { .. } if !matches!(self.outcome, Some(Outcome::Ended(_))) => {
+                return illegal("only what ended without having completed is resumed");
+            }
+            Event::Resumed { .. } => {}
             _ if self.outcome.is_some() => return illegal("the run has finished"),
             Event::Started { attempt, .. } if *attempt <= self.attempt => return illegal("that attempt has been"),
             _ => {}
@@ -194,6 +206,17 @@ impl Progress {
                 }
             }
             Event::Attention { why } => self.attention = Some(why.clone()),
+            Event::Acked {} => self.attention = None,
+            Event::Resumed { limits } => {
+                self.limits = Some(*limits);
+                self.resumes += 1;
+                self.outcome = None;
+                self.status = JobStatus::Queued;
+                self.paused = false;
+                // Whatever ended it, its next start is a first one: neither a crash's successor nor its heir.
+                self.crashed = false;
+                self.fruitless_starts = 0;
+            }
             Event::Finished { outcome, text } => {
                 self.status = outcome.status();
                 self.process = None;
@@ -327,6 +350,11 @@ impl RunState {
                 self.close_turn_if_answered();
             }
             Event::Finished { outcome, .. } => self.finish(outcome),
+            Event::Resumed { .. } => {
+                // A person looked at why it ended; what counts in a row begins again.
+                self.denials = Denials::default();
+                self.empty_replies = 0;
+            }
             Event::Started { .. }
             | Event::Interrupted { .. }
             | Event::Paused {}
@@ -335,7 +363,8 @@ impl RunState {
             | Event::AttemptFailed { .. }
             | Event::Waiting { .. }
             | Event::Recovered { .. }
-            | Event::Attention { .. } => {}
+            | Event::Attention { .. }
+            | Event::Acked {} => {}
         }
         Ok(())
     }
@@ -462,7 +491,7 @@ pub struct ClosingAnswer {
 fn ended_while_running(kind: Option<CauseKind>, harmless: bool) -> (ToolStatus, &'static str) {
     match kind {
         Some(CauseKind::Limit(_)) => (ToolStatus::NotFinished, "not finished: limit"),
-        Some(CauseKind::Cancel | CauseKind::Signal) => (ToolStatus::Cancelled, "cancelled"),
+        Some(CauseKind::Cancel | CauseKind::Signal | CauseKind::UserAbort) => (ToolStatus::Cancelled, "cancelled"),
         _ if harmless => (ToolStatus::Cancelled, "not finished: the job ended"),
         _ => (ToolStatus::Unknown, "outcome unknown"),
     }
@@ -471,7 +500,7 @@ fn ended_while_running(kind: Option<CauseKind>, harmless: bool) -> (ToolStatus, 
 fn ended_before(kind: Option<CauseKind>) -> (ToolStatus, &'static str) {
     match kind {
         Some(CauseKind::Limit(_)) => (ToolStatus::NotRun, "not run: limit"),
-        Some(CauseKind::Cancel | CauseKind::Signal) => (ToolStatus::Cancelled, "cancelled"),
+        Some(CauseKind::Cancel | CauseKind::Signal | CauseKind::UserAbort) => (ToolStatus::Cancelled, "cancelled"),
         _ => (ToolStatus::NotRun, "not run: the job ended"),
     }
 }

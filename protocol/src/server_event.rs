@@ -73,6 +73,8 @@ pub struct ServerState {
 pub struct Seen {
     pub why: String,
     pub acked: bool,
+    /// It verifies again. It stays until a person has seen that it did not.
+    pub over: bool,
 }
 
 /// By this name a person acks alerts that were lost.
@@ -83,21 +85,39 @@ impl ServerState {
         self.seq += 1;
         match event {
             ServerEvent::Quarantined { subject, why } => {
-                self.quarantined.insert(subject.clone(), Seen { why: why.clone(), acked: false });
+                self.quarantined.insert(subject.clone(), Seen { why: why.clone(), acked: false, over: false });
             }
-            ServerEvent::Verified { subject } => drop(self.quarantined.remove(subject)),
+            ServerEvent::Verified { subject } => {
+                if let Some(seen) = self.quarantined.get_mut(subject) {
+                    seen.over = true;
+                }
+                self.forget(subject);
+            }
             ServerEvent::AlertsLost { count, .. } => self.lost = self.lost.saturating_add(*count),
             ServerEvent::Acked { subject } if subject == ALERTS => self.lost = 0,
             ServerEvent::Acked { subject } => {
                 if let Some(seen) = self.quarantined.get_mut(subject) {
                     seen.acked = true;
                 }
+                self.forget(subject);
             }
             ServerEvent::BreakerMoved { .. }
             | ServerEvent::BatchDone { .. }
             | ServerEvent::StartsPaused { .. }
             | ServerEvent::Recovered { .. } => {}
         }
+    }
+
+    fn forget(&mut self, subject: &str) {
+        if self.quarantined.get(subject).is_some_and(|seen| seen.acked && seen.over) {
+            self.quarantined.remove(subject);
+        }
+    }
+
+    /// Whether its last record about these files says that they do not verify, and why.
+    #[must_use]
+    pub fn refuses(&self, subject: &str) -> Option<&Seen> {
+        self.quarantined.get(subject).filter(|seen| !seen.over)
     }
 
     /// What a person has not seen: its name, for `ukai ack`, and why.
@@ -133,12 +153,13 @@ mod tests {
             (acked(ALERTS), vec![]),
             // The same again is news again.
             (quarantined("routes.json"), vec!["routes.json"]),
-            (ServerEvent::Verified { subject: "routes.json".to_owned() }, vec![]),
+            (ServerEvent::Verified { subject: "routes.json".to_owned() }, vec!["routes.json"]),
+            (acked("routes.json"), vec![]),
             (lost, vec![ALERTS]),
         ] {
             state.apply(&event);
             assert_eq!(names(&state), expected, "{event:?}");
         }
-        assert_eq!(state.seq, 8);
+        assert_eq!((state.seq, state.quarantined.len()), (9, 0));
     }
 }

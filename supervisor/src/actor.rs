@@ -4,6 +4,7 @@
 //! and report, the store answers. No handler waits for either. What each group of messages does stands in a file of
 //! its own below.
 
+mod ack;
 mod attempt;
 mod batch;
 mod capability;
@@ -12,7 +13,9 @@ mod pause;
 mod probe;
 pub mod providers;
 mod request;
+mod resume;
 mod routes;
+pub mod server_log;
 mod submit;
 mod takeover;
 
@@ -24,11 +27,14 @@ use std::time::{Instant, SystemTime};
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 use ukai_notifier::{Alert, Notifier, What};
-use ukai_protocol::control::{BatchRow, JobResult, JobRow, NewJob, ProviderRow, Selection, ServerStatus, ToBatch};
+use ukai_protocol::control::{
+    BatchRow, JobResult, JobRow, NewJob, ProviderRow, Selection, ServerStatus, ToBatch, ToResume, ToSee,
+};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::CauseKind;
 use ukai_protocol::lease::{Ask, Report};
 use ukai_protocol::probe::ProbeAnswer;
+use ukai_protocol::server_event::ServerEvent;
 use ukai_protocol::session::Hello;
 
 use crate::batch::Batches;
@@ -42,6 +48,7 @@ use crate::route::router::Router;
 use crate::store::batch_file::BatchFile;
 use crate::store::capabilities::Capabilities;
 use crate::store::routes::Found;
+use crate::store::server_log::ServerLog;
 use crate::store::told::Told;
 use crate::store::{Appended, Recovered, StoreError};
 use crate::table::Job;
@@ -106,6 +113,19 @@ pub enum Msg {
         jobs: Selection,
         answer: Answer<Unpaused>,
     },
+    Resume {
+        jobs: Vec<ToResume>,
+        answer: Answer<Vec<JobId>>,
+    },
+    Ack {
+        what: Vec<String>,
+        all: bool,
+        answer: Answer<Vec<ToSee>>,
+    },
+    /// The first, and how many there are.
+    Attention {
+        answer: Answer<(Vec<ToSee>, u64)>,
+    },
     /// The jobs that are meant, in the order of submission, each with the number of its last record.
     Resolve {
         jobs: Selection,
@@ -146,6 +166,18 @@ pub enum Msg {
         result: Result<(), StoreError>,
     },
 
+    /// What the jobs of a resumption are.
+    SpecsRead {
+        number: u64,
+        specs: resume::Specs,
+    },
+    /// Records of the server's own log were written, or not.
+    ServerLogged(Result<server_log::Logged, String>),
+    /// A sink could not deliver so many alerts.
+    AlertsLost {
+        sink: String,
+        count: u64,
+    },
     RoutesSaved {
         revision: u64,
         result: io::Result<()>,
@@ -215,6 +247,7 @@ pub struct Arguments {
     /// What providers named, as only the logs of jobs tell.
     pub told: Vec<Told>,
     pub capabilities: Capabilities,
+    pub server_log: ServerLog,
     /// Filled with this actor before anything can be recorded.
     pub address: Arc<OnceLock<ActorRef<Msg>>>,
 }
@@ -238,6 +271,9 @@ pub struct State {
     lists: VecDeque<submit::Waiting>,
     cancels: Vec<request::Cancelling>,
     pauses: Vec<pause::Awaiting>,
+    resumptions: HashMap<u64, resume::Resumption>,
+    acks: Vec<ack::Acking>,
+    server_log: server_log::Writing,
     /// Who backs off, in the order in which they are due. One that has meanwhile been cancelled or paused is passed over.
     backoffs: BTreeSet<(Instant, JobId)>,
     draining: bool,
@@ -254,7 +290,8 @@ impl Actor for Supervisor {
     type Arguments = Arguments;
 
     async fn pre_start(&self, myself: ActorRef<Msg>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
-        let Arguments { pool, notifier, recovered, batches, routes, told, capabilities, address } = arguments;
+        let Arguments { pool, notifier, recovered, batches, routes, told, capabilities, server_log, address } =
+            arguments;
         if address.set(myself.clone()).is_err() {
             return Err("the address of the supervisor is taken".into());
         }
@@ -278,6 +315,9 @@ impl Actor for Supervisor {
                 lists: VecDeque::new(),
                 cancels: Vec::new(),
                 pauses: Vec::new(),
+                resumptions: HashMap::new(),
+                acks: Vec::new(),
+                server_log: server_log::Writing::new(server_log),
                 backoffs: BTreeSet::new(),
                 draining: false,
                 drains: Vec::new(),
@@ -309,6 +349,12 @@ impl Actor for Supervisor {
             Msg::Cancel { jobs, kind, answer } => state.cancel(&jobs, kind, answer),
             Msg::Pause { jobs, answer } => state.pause(&jobs, answer, now),
             Msg::Unpause { jobs, answer } => state.unpause(&jobs, answer, now),
+            Msg::Resume { jobs, answer } => state.resume(jobs, answer),
+            Msg::SpecsRead { number, specs } => state.specs_read(number, specs),
+            Msg::Ack { what, all, answer } => state.ack(what, all, answer),
+            Msg::Attention { answer } => state.attention(answer),
+            Msg::ServerLogged(logged) => state.server_logged(logged),
+            Msg::AlertsLost { sink, count } => drop(state.note(vec![ServerEvent::AlertsLost { sink, count }])),
             Msg::Resolve { jobs, answer } => {
                 // A client that has gone needs no answer, here and below.
                 let seq = |id: &JobId| state.jobs.get(id).map_or(0, |job| job.progress.seq);

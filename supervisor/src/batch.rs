@@ -124,6 +124,16 @@ impl Batches {
         true
     }
 
+    /// A person lets it go on. `false`: it is not of the batch any more.
+    pub fn reopen(&mut self, id: &BatchId, job: &JobId) -> bool {
+        let Some(batch) = self.batches.get_mut(id).filter(|batch| batch.jobs.values().any(|known| known == job)) else {
+            return false;
+        };
+        batch.open.insert(job.clone());
+        batch.told = false;
+        true
+    }
+
     /// `true`: it was the last.
     pub fn ended(&mut self, id: &BatchId, job: &JobId) -> bool {
         self.batches.get_mut(id).is_some_and(|batch| batch.open.remove(job) && batch.open.is_empty())

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use ractor::ActorRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use ukai_notifier::Notifier;
 use ukai_protocol::connection::{LinkError, Reader, Writer};
-use ukai_protocol::control::{Filter, NewJob, Request, Response, Seen, Selection};
+use ukai_protocol::control::{Filter, NewJob, Request, Response, Seen, Selection, SinkRow};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::CauseKind;
 
@@ -26,6 +27,7 @@ use crate::store::{Piece, Position, Reply, StoreError, StoreMessage};
 pub struct Doors {
     pub supervisor: ActorRef<Msg>,
     pub store: ActorRef<StoreMessage>,
+    pub notifier: Notifier,
     pub publisher: Publisher,
     /// Places of those who listen.
     pub listeners: Arc<Semaphore>,
@@ -87,6 +89,17 @@ pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Res
                 .ask(|answer| Msg::ProbeProviders { ids, refresh, answer })
                 .await
                 .map(|Examined { rows, evidence }| Response::Probed { rows, evidence }),
+            Request::Resume { jobs } => {
+                doors.ask(|answer| Msg::Resume { jobs, answer }).await.map(|ids| Response::Resumed { ids })
+            }
+            Request::Ack { what, all } => {
+                doors.ask(|answer| Msg::Ack { what, all, answer }).await.map(|seen| Response::Acked { seen })
+            }
+            Request::Attention => {
+                let found = doors.ask(|answer| Msg::Attention { answer }).await;
+                found.map(|(first, count)| Response::Attention { first, count })
+            }
+            Request::TestNotify => Ok(Response::Notified { sinks: tested(&doors.notifier).await }),
             Request::Subscribe { filter, seen } => match doors.subscribe(filter, seen).await {
                 Ok(subscription) => return subscription.tell(doors, reader, writer).await,
                 Err(refusal) => Err(refusal),
@@ -94,6 +107,12 @@ pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Res
         };
         writer.send(&answered.unwrap_or_else(refused)).await?;
     }
+}
+
+/// Each sink is asked, and says how it went.
+pub async fn tested(notifier: &Notifier) -> Vec<SinkRow> {
+    let sinks = notifier.test().await;
+    sinks.into_iter().map(|(sink, result)| SinkRow { sink, failed: result.err() }).collect()
 }
 
 fn refused(Refusal { why, usage }: Refusal) -> Response {

@@ -13,25 +13,28 @@ use std::time::{Duration, SystemTime};
 use ractor::{Actor as _, ActorRef, SpawnErr};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
-use ukai_notifier::{Notifier, Setup};
+use ukai_notifier::{Alert, Notifier, Setup};
 use ukai_protocol::connection::Listener;
+use ukai_protocol::control::SinkRow;
 use ukai_protocol::disk;
 use ukai_protocol::process_tree;
 
 use crate::actor::{Arguments, Idle, Msg, Supervisor};
 use crate::batch;
-use crate::control::Doors;
+use crate::control::{self, Doors};
 use crate::listener;
 use crate::pool::actor::Pool;
 use crate::pool::reaper::Family;
 use crate::pool::spawn;
 use crate::publish::Publisher;
-use crate::settings::Settings;
+use crate::settings::{Notify, Provider, Settings};
 use crate::store::batch_file::{self, BatchFile};
 use crate::store::capabilities::{self, Capabilities};
 use crate::store::lock::LockError;
+use crate::store::owed;
 use crate::store::paths::PathError;
 use crate::store::routes::{self, Found};
+use crate::store::server_log::{self, ServerLog};
 use crate::store::told::{self, Told};
 use crate::store::{self, Appended, Lock, Recovered, Reply, StateDir, StoreError, StoreMessage};
 
@@ -76,11 +79,11 @@ pub async fn host(settings: Settings) -> Result<Host, StartError> {
 /// With another way of starting workers.
 pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, StartError> {
     let state = StateDir::new(&settings.state_dir);
-    let Held { lock, recovered, batches, routes, told, capabilities } = tokio::task::spawn_blocking({
-        let state = state.clone();
-        move || take_hold(&state)
-    })
-    .await??;
+    let held = tokio::task::spawn_blocking({
+        let (state, providers) = (state.clone(), settings.providers.clone());
+        move || take_hold(&state, &providers)
+    });
+    let Held { lock, recovered, batches, routes, told, capabilities, server_log, owed } = held.await??;
     process_tree::adopt_orphans().map_err(StartError::Subreaper)?;
     let family = Family::found();
     let socket = settings.socket.clone();
@@ -99,16 +102,18 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
             }
         })
     };
+    let notifier = Notifier::start(setup(&settings, &state, owed)).await?;
     let (store, _) = store::start(state, published, None).await?;
-    let notifier = Notifier::start(Setup::default()).await?;
     let pool = Pool { settings: Arc::new(settings), store: store.clone(), publisher: publisher.clone(), family, start };
     let notifier_of = notifier.clone();
-    let arguments = Arguments { pool, notifier: notifier_of, recovered, batches, routes, told, capabilities, address };
+    let arguments =
+        Arguments { pool, notifier: notifier_of, recovered, batches, routes, told, capabilities, server_log, address };
     let (supervisor, supervising) = Supervisor::spawn(None, Supervisor, arguments).await?;
     store.link(supervisor.get_cell());
 
     let listeners = Arc::new(Semaphore::new(listener::LISTENERS_MAX));
-    let doors = Doors { supervisor: supervisor.clone(), store: store.clone(), publisher, listeners };
+    let (supervisor_of, store_of, notifier_of) = (supervisor.clone(), store.clone(), notifier.clone());
+    let doors = Doors { supervisor: supervisor_of, store: store_of, notifier: notifier_of, publisher, listeners };
     let listening = tokio::spawn(listener::serve(listener, doors));
     let reaping = tokio::spawn(async move {
         loop {
@@ -131,9 +136,12 @@ struct Held {
     /// What providers named, as only logs tell.
     told: Vec<Told>,
     capabilities: Capabilities,
+    server_log: ServerLog,
+    /// What the owner may not have been told.
+    owed: Vec<Alert>,
 }
 
-fn take_hold(state: &StateDir) -> Result<Held, StartError> {
+fn take_hold(state: &StateDir, providers: &[Provider]) -> Result<Held, StartError> {
     let lock = Lock::take(state)?;
     state.create()?;
     let routes = routes::recover(state)?;
@@ -146,7 +154,46 @@ fn take_hold(state: &StateDir) -> Result<Held, StartError> {
     // Ids are random; `job.json` is written once, at submission.
     recovered.sort_by_cached_key(|run| submitted_at(&state.run(&run.id).spec()));
     batch::in_line_order(&mut recovered, |run| run.progress.batch.as_ref());
-    Ok(Held { lock, recovered, batches, routes, told, capabilities })
+    let since = clock.checked_sub(owed::OWED_FOR).unwrap_or(SystemTime::UNIX_EPOCH);
+    let server = server_log::open(state, since, store::loader::now)?;
+    let account_of = |id: &str| {
+        let configured = providers.iter().find(|provider| provider.id == id);
+        configured.map_or(id, |provider| &provider.account).to_owned()
+    };
+    let owed = owed::alerts(state, &recovered, &server.recent, account_of, since);
+    Ok(Held { lock, recovered, batches, routes, told, capabilities, server_log: server.log, owed })
+}
+
+fn setup(settings: &Settings, state: &StateDir, owed: Vec<Alert>) -> Setup {
+    let keys = settings.providers.iter().filter_map(|provider| provider.key.clone());
+    let notify = settings.notify.clone();
+    Setup {
+        cursors: state.cursors(),
+        secrets: keys.chain(notify.secrets).collect(),
+        discord: notify.discord,
+        desktop: notify.desktop,
+        owed,
+    }
+}
+
+/// Has each sink tell something, where no supervisor runs. Under the lock: the cursors have one writer.
+pub async fn test_notify(state: &StateDir, notify: Notify) -> Result<Vec<SinkRow>, StartError> {
+    let held = tokio::task::spawn_blocking({
+        let state = state.clone();
+        move || {
+            let lock = Lock::take(&state)?;
+            state.create()?;
+            Ok::<_, StartError>(lock)
+        }
+    });
+    let lock = held.await??;
+    let Notify { desktop, discord, secrets } = notify;
+    let setup = Setup { cursors: state.cursors(), secrets, discord, desktop, owed: Vec::new() };
+    let notifier = Notifier::start(setup).await?;
+    let sinks = control::tested(&notifier).await;
+    notifier.finish().await;
+    drop(lock);
+    Ok(sinks)
 }
 
 /// A service, cron and a terminal have different runtime directories or none: without the note they would not find the

@@ -26,6 +26,8 @@ pub enum Life {
     Closing,
     /// The end is durable.
     Ended,
+    /// It had ended, and that a person lets it go on is being written.
+    Resuming,
     /// The supervisor drains: the run is interrupted and goes on at the next start.
     Parked,
 }
@@ -50,8 +52,10 @@ pub enum Step {
     Park,
     /// An end is to be written.
     Close,
-    /// A terminal event is durable.
+    /// A terminal event is durable, or a resumption could not be written.
     End,
+    /// A person lets it go on after its end.
+    Resume,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,19 +69,27 @@ pub fn next(life: Life, step: Step) -> Result<Life, IllegalTransition> {
     Ok(match (life, step) {
         (Life::Queued, Step::Start { attempt }) => Life::Attempt { attempt },
         (Life::Attempt { attempt }, Step::Gone) => Life::Interrupting { attempt },
-        (Life::Interrupting { .. }, Step::Requeue) => Life::Queued,
+        (Life::Interrupting { .. } | Life::Resuming, Step::Requeue) => Life::Queued,
         (Life::Interrupting { .. }, Step::BackOff { until }) => Life::BackingOff { until },
         (Life::BackingOff { .. }, Step::Due) => Life::Queued,
         // Never from Attempt: its worker is told, and stops when its call has ended.
         (Life::Queued | Life::Interrupting { .. } | Life::BackingOff { .. }, Step::Pause) => Life::Paused,
         (Life::Paused, Step::Unpause) => Life::Queued,
-        (Life::Queued | Life::Interrupting { .. } | Life::BackingOff { .. }, Step::Park) => Life::Parked,
+        (Life::Queued | Life::Interrupting { .. } | Life::BackingOff { .. } | Life::Resuming, Step::Park) => {
+            Life::Parked
+        }
+        (Life::Ended, Step::Resume) => Life::Resuming,
         // Never from Attempt: its process may live, and may be about to write the end itself.
         (
-            Life::Queued | Life::Interrupting { .. } | Life::BackingOff { .. } | Life::Paused | Life::Parked,
+            Life::Queued
+            | Life::Interrupting { .. }
+            | Life::BackingOff { .. }
+            | Life::Paused
+            | Life::Parked
+            | Life::Resuming,
             Step::Close,
         ) => Life::Closing,
-        (Life::Interrupting { .. } | Life::Closing, Step::End) => Life::Ended,
+        (Life::Interrupting { .. } | Life::Closing | Life::Resuming, Step::End) => Life::Ended,
         _ => return Err(IllegalTransition { life, step }),
     })
 }
@@ -117,6 +129,8 @@ mod tests {
             check(Life::Closing, step, None);
             check(Life::Ended, step, None);
         }
+        check(Life::Closing, Step::Resume, None);
+        check(Life::Ended, Step::Resume, Some(Life::Resuming));
         check(Life::Closing, Step::End, Some(Life::Ended));
     }
 
@@ -149,12 +163,13 @@ mod tests {
             Just(Step::Park),
             Just(Step::Close),
             Just(Step::End),
+            Just(Step::Resume),
         ]
     }
 
     proptest! {
         #[test]
-        fn starts_and_ends_of_processes_alternate_and_one_end_is_the_last(steps in prop::collection::vec(any_step(), 0..60)) {
+        fn starts_and_ends_of_processes_alternate_and_after_an_end_only_a_person_goes_on(steps in prop::collection::vec(any_step(), 0..60)) {
             let mut life = Life::Queued;
             let (mut processes, mut ends, mut paused) = (0i32, 0, false);
             for step in steps {
@@ -163,6 +178,7 @@ mod tests {
                     Step::Start { .. } => processes += 1,
                     Step::Gone => processes -= 1,
                     Step::End => ends += 1,
+                    Step::Resume => ends -= 1,
                     Step::Pause => paused = true,
                     Step::Unpause | Step::Close => paused = false,
                     _ => {}

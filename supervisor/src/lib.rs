@@ -15,8 +15,10 @@ pub mod settings;
 pub mod batch;
 pub mod job;
 pub mod naming;
+pub mod news;
 pub mod queue;
 pub mod restart;
+pub mod resume;
 pub mod route;
 
 // Done here.

@@ -30,6 +30,17 @@ pub struct Settings {
     /// Where every candidate is OPEN, a job gives its worker back and goes on by itself, instead of ending.
     pub park: bool,
     pub worker_program: PathBuf,
+    pub notify: Notify,
+}
+
+/// Where alerts go, and what must not stand in them.
+#[derive(Clone, Debug, Default)]
+pub struct Notify {
+    pub desktop: bool,
+    /// `UKAI_DISCORD_WEBHOOK`; None: unset.
+    pub discord: Option<Secret>,
+    /// Of the environment; the providers' keys are known besides.
+    pub secrets: Vec<Secret>,
 }
 
 #[derive(Clone, Debug)]

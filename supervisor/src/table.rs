@@ -14,6 +14,7 @@ use crate::job::{self, IllegalTransition, Life, Step};
 use crate::pool::actor::Msg as WorkerMsg;
 use crate::queue::Rank;
 use crate::restart::Restarts;
+use crate::resume;
 use crate::route::fit::Wants;
 
 pub struct Job {
@@ -31,6 +32,8 @@ pub struct Job {
     pub cancel: Option<CauseKind>,
     /// Its worker was told to go, since nobody can be asked for long; it goes on by itself.
     pub parked: bool,
+    /// How it ended stands in no log that could be written to.
+    pub unwritten: bool,
     /// The job actor of the attempt under way.
     pub worker: Option<ActorRef<WorkerMsg>>,
     /// Lists are in the order of submission.
@@ -51,6 +54,7 @@ impl Job {
             pause_under_way: None,
             cancel: None,
             parked: false,
+            unwritten: false,
             worker: None,
             order,
         }
@@ -97,16 +101,19 @@ impl Job {
             }
             Life::Attempt { .. } if progress.paused => "pauses when its current call has ended".to_owned(),
             Life::Attempt { .. } if progress.status == JobStatus::Waiting => "waits for a provider".to_owned(),
-            Life::Attempt { .. } | Life::Interrupting { .. } | Life::Paused | Life::Closing | Life::Ended => {
-                String::new()
-            }
+            Life::Attempt { .. }
+            | Life::Interrupting { .. }
+            | Life::Paused
+            | Life::Closing
+            | Life::Ended
+            | Life::Resuming => String::new(),
         };
         JobRow::of(id.clone(), progress, note)
     }
 
     #[must_use]
-    pub fn result(&self) -> JobResult {
-        JobResult::of(&self.progress)
+    pub fn result(&self, id: &JobId) -> JobResult {
+        resume::result(id, &self.progress)
     }
 }
 

@@ -27,7 +27,7 @@ use ukai_supervisor::host::{Host, host_with};
 use ukai_supervisor::pool::reaper::Family;
 use ukai_supervisor::pool::spawn::token_hash;
 use ukai_supervisor::route::account::Rates;
-use ukai_supervisor::settings::{Provider, Settings};
+use ukai_supervisor::settings::{Notify, Provider, Settings};
 use ukai_supervisor::store::{self, Numbered, Reply, StateDir, StoreMessage};
 
 #[path = "host/pause.rs"]
@@ -79,6 +79,7 @@ fn settings(folder: &std::path::Path) -> Settings {
         }],
         park: false,
         worker_program: PathBuf::from("/bin/sh"),
+        notify: Notify::default(),
     }
 }
 

@@ -1,22 +1,25 @@
 //! Processes of jobs as far as they are decided on: who starts, what an end means, who starts again.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use ractor::{ActorId, ActorRuntime};
-use ukai_notifier::What;
+use ukai_notifier::{Alert, Source};
 use ukai_protocol::event::Event;
 use ukai_protocol::id::JobId;
-use ukai_protocol::job::{Cause, CauseKind, JobStatus, Outcome};
+use ukai_protocol::job::{Cause, CauseKind, Outcome};
+use ukai_protocol::server_event::ServerEvent;
 use ukai_protocol::{process, process_tree};
 
 use super::{Msg, State};
 use crate::fault;
 use crate::job::{Life, Step};
+use crate::news::{self, About};
 use crate::pool::actor::{Arguments, Begin, JobActor, Over, Stop};
 use crate::restart::{Death, Exit, Verdict};
 use crate::route::fit::Wants;
 use crate::route::router::Opening;
+use crate::store::server_log;
 use crate::store::{Appended, Reply, StoreError, StoreMessage};
 
 /// What the supervisor writes into a run's log.
@@ -29,6 +32,14 @@ pub enum Write {
         order: u64,
     },
     Finished(Outcome),
+    /// Of the resumption of this number.
+    Resumed {
+        number: u64,
+    },
+    /// Of the ack of this number.
+    Acked {
+        number: u64,
+    },
 }
 
 impl State {
@@ -137,9 +148,12 @@ impl State {
             self.storm.progressed();
         }
         for record in &appended.records {
-            if let Event::LimitWarned { limit, used, max } = &record.event {
-                let (job, name) = (appended.job.clone(), appended.progress.name.clone());
-                self.alert(What::LimitNear { job, name, limit: *limit, used: *used, max: *max });
+            let account = appended.progress.provider.as_deref().map(|provider| self.account_of(provider));
+            let about = About { id: &appended.job, name: &appended.progress.name, account };
+            if let Some(what) = news::of_job(&about, &record.event) {
+                let source = Some(Source::Job { job: appended.job.clone(), seq: record.seq });
+                let at = server_log::time(&record.at).unwrap_or_else(SystemTime::now);
+                self.notifier.alert(Alert { what, source, at, late: false });
             }
         }
     }
@@ -209,8 +223,16 @@ impl State {
             (Write::Finished(outcome), Err(error)) => self.ended_in_memory(id, outcome, &error),
             (Write::Interrupted(over), Ok(())) => self.interrupted(id, &over, now),
             (Write::Pause { paused, order }, result) => self.wrote_pause(id, paused, order, result, now),
+            (Write::Resumed { number }, result) => self.wrote_resumed(id, number, result),
+            (Write::Acked { number }, result) => self.wrote_ack(id, number, result),
             (Write::Interrupted(_), Err(error)) => self.close(id, Outcome::Ended(fault::cause(&error))),
         }
+    }
+
+    /// As it is configured now; one that is not any more is its own.
+    pub(super) fn account_of<'a>(&'a self, provider: &'a str) -> &'a str {
+        let configured = self.pool.settings.providers.iter().find(|known| known.id == provider);
+        configured.map_or(provider, |known| &known.account)
     }
 
     /// The end could not be written: it is shown from memory, and the run is interrupted at the next start.
@@ -218,8 +240,16 @@ impl State {
         tracing::error!(job = %id, %error, "the end of a job could not be recorded");
         if let Some(job) = self.jobs.get_mut(id) {
             let text = job.progress.text.clone();
-            if let Err(illegal) = job.progress.apply(&Event::Finished { outcome, text }) {
+            let finished = Event::Finished { outcome, text };
+            if let Err(illegal) = job.progress.apply(&finished) {
                 tracing::debug!(job = %id, %illegal, "it has ended already");
+            }
+            job.unwritten = true;
+            let (name, account) = (job.progress.name.clone(), job.progress.provider.clone());
+            let about =
+                About { id, name: &name, account: account.as_deref().map(|provider| self.account_of(provider)) };
+            if let Some(what) = news::of_job(&about, &finished) {
+                self.alert(what);
             }
         }
         self.ended(id);
@@ -249,7 +279,8 @@ impl State {
                 if fruitless_starts > 0
                     && let Some(pause) = self.storm.died(id.clone(), now)
                 {
-                    self.alert(What::StartsPaused { pause });
+                    let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+                    self.note(vec![ServerEvent::StartsPaused { pause_ms }]);
                 }
                 match verdict {
                     Verdict::Again { after } => Step::BackOff { until: now + after },
@@ -291,17 +322,6 @@ impl State {
         self.router.forget(id, Instant::now());
         job.spec = None;
         let batch_done = job.progress.batch.as_ref().is_some_and(|place| self.batches.ended(&place.id, id));
-        let (name, status, outcome) = (job.progress.name.clone(), job.progress.status, job.progress.outcome.clone());
-        let why = job.progress.attention.clone().unwrap_or_default();
-        match outcome {
-            Some(Outcome::Ended(cause)) if status == JobStatus::Aborted => {
-                self.alert(What::JobAborted { job: id.clone(), name, account: None, cause });
-            }
-            Some(Outcome::Completed { attention: true }) => {
-                self.alert(What::Attention { job: id.clone(), name, why });
-            }
-            _ => {}
-        }
         self.answer_cancels(id);
         if batch_done {
             self.tell_done_batches();

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::io;
 
-use ukai_notifier::What;
 use ukai_protocol::control::BatchRow;
 use ukai_protocol::id::{BatchId, JobId};
 use ukai_protocol::job::JobStatus;
+use ukai_protocol::server_event::ServerEvent;
 
 use super::request::usage;
 use super::{Answer, Msg, State};
@@ -27,6 +27,8 @@ pub enum Occasion {
     /// A submission begins, or is whole.
     Submission(u64),
     Done(BatchId),
+    /// A job of it was resumed.
+    GoesOn(BatchId),
 }
 
 impl State {
@@ -53,7 +55,11 @@ impl State {
         self.batch_files.writing = false;
         match occasion {
             Occasion::Submission(number) => self.batch_written(number, result),
-            Occasion::Done(id) => self.batch_done(id, result),
+            Occasion::Done(id) | Occasion::GoesOn(id) => {
+                if let Err(error) = result {
+                    tracing::error!(batch = %id, %error, "whether its end was told could not be written; at the next start it may be told again");
+                }
+            }
         }
         self.write_next_batch();
     }
@@ -64,21 +70,21 @@ impl State {
         for id in done {
             let Some(batch) = self.batches.get(&id) else { continue };
             let (name, void) = (batch.name.clone(), batch.void.clone());
+            let ends = batch.jobs().filter_map(|job| self.jobs.get(job)?.progress.outcome.as_ref());
+            let (completed, other): (Vec<_>, Vec<_>) = ends.partition(|end| end.status() == JobStatus::Completed);
+            let (completed, other) = (completed.len() as u64, other.len() as u64);
             // Whether or not it can be written: once is enough while this supervisor lives.
             self.batches.told(&id);
+            self.note(vec![ServerEvent::BatchDone { batch: id.clone(), name: name.clone(), completed, other }]);
             self.save_batch(BatchFile::new(id.clone(), name, void, true), Occasion::Done(id));
         }
     }
 
-    fn batch_done(&mut self, id: BatchId, result: io::Result<()>) {
-        if let Err(error) = result {
-            tracing::error!(batch = %id, %error, "that it is done could not be written, and is told again at the next start");
-        }
-        let Some(batch) = self.batches.get(&id) else { return };
-        let ends = batch.jobs().filter_map(|job| self.jobs.get(job)?.progress.outcome.as_ref());
-        let (completed, other): (Vec<_>, Vec<_>) = ends.partition(|end| end.status() == JobStatus::Completed);
-        let (completed, other) = (completed.len() as u64, other.len() as u64);
-        self.alert(What::BatchDone { name: batch.name.clone(), batch: id, completed, other });
+    /// A person lets a job of it go on: its end is to be told again.
+    pub(super) fn batch_goes_on(&mut self, id: &BatchId) {
+        let Some(batch) = self.batches.get(id) else { return };
+        let file = BatchFile::new(id.clone(), batch.name.clone(), batch.void.clone(), false);
+        self.save_batch(file, Occasion::GoesOn(id.clone()));
     }
 
     /// A batch and its jobs, in the order of their lines.

@@ -103,6 +103,7 @@ impl State {
         let reset = chosen(&self.router, ids).map(|ids| {
             for id in &ids {
                 tracing::info!(provider = id, forget_wait, "reset by a person");
+                self.reset_by_person(id);
                 self.router.reset(id, forget_wait, now);
             }
             rows(&self.router, now).into_iter().filter(|row| ids.contains(&row.id)).collect()

@@ -53,7 +53,7 @@ impl State {
     }
 
     pub(super) fn show(&self, job: &str, answer: Answer<(JobRow, JobResult)>, now: Instant) {
-        let shown = self.job_meant(job).map(|id| (self.row(&id, &self.jobs[&id], now), self.jobs[&id].result()));
+        let shown = self.job_meant(job).map(|id| (self.row(&id, &self.jobs[&id], now), self.jobs[&id].result(&id)));
         let _ = answer.send(shown);
     }
 
@@ -236,10 +236,14 @@ impl State {
 
     /// A process, or a record about one, is under way.
     pub(super) fn is_busy(&self) -> bool {
-        let busy = |job: &Job| matches!(job.life, Life::Attempt { .. } | Life::Interrupting { .. } | Life::Closing);
+        let busy = |job: &Job| {
+            matches!(job.life, Life::Attempt { .. } | Life::Interrupting { .. } | Life::Closing | Life::Resuming)
+        };
         let records = !self.submissions.is_empty()
             || !self.lists.is_empty()
             || !self.pauses.is_empty()
+            || !self.acks.is_empty()
+            || self.server_log.is_busy()
             || self.is_saving_routes()
             || self.is_saving_capabilities();
         records || self.queue.running() > 0 || self.jobs.values().any(busy)

@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
-use ukai_notifier::What;
+use ukai_protocol::control::BreakerState;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind};
+use ukai_protocol::server_event::ServerEvent;
 
 use super::{Msg, State};
 use crate::route::breaker::{Standing, Until};
@@ -43,6 +44,8 @@ pub struct Routes {
     /// Workers of the last supervisor that have not said yet what providers told them meanwhile.
     returning: BTreeSet<JobId>,
     returned_by: Option<Instant>,
+    /// Accounts that a person has just said are well again.
+    reset: BTreeSet<String>,
 }
 
 impl State {
@@ -63,7 +66,7 @@ impl State {
                      provider has to be waited for, `ukai quarantine clear {}`",
                     routes::NAME
                 );
-                self.alert(What::Quarantined { subject: routes::NAME.to_owned(), why: why.clone() });
+                self.found_quarantined(routes::NAME, why.clone());
                 self.router.shut(Cause::new(CauseKind::Quarantined, why));
             }
         }
@@ -145,6 +148,14 @@ impl State {
         }
     }
 
+    pub(super) fn reset_by_person(&mut self, provider: &str) {
+        let account = self.account_of(provider).to_owned();
+        let moves = self.router.breakers().any(|(known, now)| known == account && now != Standing::Closed);
+        if moves {
+            self.routes.reset.insert(account);
+        }
+    }
+
     /// Who should know of a breaker that moved, does.
     pub(super) fn tell_breakers(&mut self, now: Instant) {
         let moved: Vec<_> = self
@@ -159,7 +170,7 @@ impl State {
         }
         self.routes.told = self.router.breakers().map(|(_, standing)| standing).collect();
         for (account, standing, before) in moved {
-            match standing {
+            let (to, by_person) = match standing {
                 Standing::Open { until, why } => {
                     let until = match until {
                         Until::At(at) => Some(at.saturating_duration_since(now)),
@@ -167,13 +178,19 @@ impl State {
                     };
                     // One that stays open for longer than was told is no news.
                     if !matches!(before, Standing::Open { .. }) {
-                        let why = decision::opened(why).to_owned();
-                        self.alert(What::BreakerOpened { account, why, until });
+                        let open_ms = until.map(|until| u64::try_from(until.as_millis()).unwrap_or(u64::MAX));
+                        let (to, why) = (BreakerState::Open, decision::opened(why).to_owned());
+                        self.note(vec![ServerEvent::BreakerMoved { account, to, why, open_ms, by_person: false }]);
                     }
+                    continue;
                 }
-                Standing::HalfOpen => tracing::info!(account, "its breaker is HALF_OPEN: a probe will tell"),
-                Standing::Closed => self.alert(What::BreakerClosed { account, by_person: false }),
-            }
+                Standing::HalfOpen => {
+                    tracing::info!(account, "its breaker is HALF_OPEN: a probe will tell");
+                    (BreakerState::HalfOpen, false)
+                }
+                Standing::Closed => (BreakerState::Closed, self.routes.reset.remove(&account)),
+            };
+            self.note(vec![ServerEvent::BreakerMoved { account, to, why: String::new(), open_ms: None, by_person }]);
         }
     }
 }

@@ -10,15 +10,38 @@ use ukai_notifier::What;
 use ukai_protocol::event::ProcessMark;
 use ukai_protocol::id::JobId;
 use ukai_protocol::process_tree;
+use ukai_protocol::server_event::ServerEvent;
 
 use super::State;
 use crate::job::Life;
 use crate::pool::actor::Begin;
 use crate::store::batch_file::BatchFile;
-use crate::store::{Problem, Recovered};
+use crate::store::{Problem, Recovered, routes};
 use crate::table::Job;
 
 impl State {
+    /// It is news once, and then only when it is found otherwise.
+    pub(super) fn found_quarantined(&mut self, subject: &str, why: String) {
+        if self.server_log.state.refuses(subject).is_none_or(|known| known.why != why) {
+            self.note(vec![ServerEvent::Quarantined { subject: subject.to_owned(), why }]);
+        }
+    }
+
+    /// What an earlier supervisor refused, and was mended or cleared since.
+    fn found_verified(&mut self) {
+        let refused = |id: &JobId| self.jobs.get(id).is_some_and(|job| job.unwritten);
+        let over: Vec<_> = (self.server_log.state.quarantined.iter())
+            .filter(|(subject, seen)| match subject.parse::<JobId>() {
+                Ok(id) => !seen.over && !refused(&id),
+                Err(_) => !seen.over && (*subject != routes::NAME || self.router.is_shut().is_none()),
+            })
+            .map(|(subject, _)| ServerEvent::Verified { subject: subject.clone() })
+            .collect();
+        if !over.is_empty() {
+            self.note(over);
+        }
+    }
+
     /// In the order of submission.
     pub(super) fn take_over(&mut self, batches: Vec<BatchFile>, recovered: Vec<Recovered>, now: Instant) {
         for BatchFile { id, name, void, told, .. } in batches {
@@ -28,15 +51,22 @@ impl State {
             let order = self.next_order();
             let ended = progress.outcome.is_some() || problem.is_some();
             let spec_is_unknown = spec.is_none();
-            let spec = spec.map(|spec| Arc::new(*spec)).filter(|_| !ended);
+            let spec = spec.filter(|_| !ended).map(|mut spec| {
+                spec.limits = progress.limits.unwrap_or(spec.limits);
+                Arc::new(*spec)
+            });
             if matches!(problem, Some(Problem::Io { .. })) && spec_is_unknown && progress.batch.is_none() {
                 self.unreadable = Some(id.clone());
             }
+            let refused = problem.is_some();
             if let Some(problem) = problem {
-                let why = match problem {
-                    Problem::Quarantined { why } | Problem::Io { why, .. } => why,
-                };
-                self.alert(What::Quarantined { subject: id.to_string(), why });
+                match problem {
+                    Problem::Quarantined { why } => self.found_quarantined(id.as_str(), why),
+                    Problem::Io { why, .. } => {
+                        let name = progress.name.clone();
+                        self.alert(What::Attention { job: id.clone(), name, why });
+                    }
+                }
                 if let Some(mark) = progress.process.clone() {
                     end_refused(id.clone(), mark);
                 }
@@ -51,7 +81,11 @@ impl State {
                 (false, None) => Life::Queued,
             };
             let promised = progress.batch.as_ref().is_none_or(|place| self.batches.enter(place, &id, ended));
-            let job = Job::new(spec, progress, life, order);
+            let mut job = Job::new(spec, progress, life, order);
+            job.unwritten = refused;
+            if refused && self.server_log.state.refuses(id.as_str()).is_some_and(|seen| seen.acked) {
+                job.progress.attention = None;
+            }
             let rank = job.rank();
             self.jobs.insert(id.clone(), job);
             if !promised && matches!(life, Life::Queued | Life::Paused) {
@@ -69,6 +103,7 @@ impl State {
                 _ => {}
             }
         }
+        self.found_verified();
     }
 }
 

@@ -1,10 +1,14 @@
-//! The banner: one line on stderr of every verb while jobs need a person (spec §10).
+//! The banner: one line on stderr of every verb while something waits for a person to see it (spec §10).
 
-use ukai_protocol::control::{JobRow, Selection};
+use std::collections::BTreeSet;
 
-use super::client::Client;
+use ukai_protocol::control::{Request, Response, ToSee};
+
+use super::client::{Client, unexpected};
 use super::context::Context;
-use super::{offline, print};
+use super::failure::Failure;
+use super::{offline as logs, print};
+use crate::store::server_log;
 
 /// Ids that the line names; more are counted.
 const NAMED_MAX: usize = 3;
@@ -12,52 +16,92 @@ const NAMED_MAX: usize = 3;
 /// A banner is no reason for a verb to fail: what keeps it from being known keeps the verb from working too, and is
 /// told there.
 pub(crate) async fn banner(context: &Context) {
-    let rows = match Client::connect(context).await {
-        Ok(Some(client)) => client.rows(Selection::All).await.map(|(rows, _)| rows),
-        Ok(None) => offline::rows(&context.state),
-        Err(failure) => Err(failure),
-    };
-    match rows.map(|rows| line(&rows)) {
-        Ok(Some(line)) => print::note(&line),
-        Ok(None) => {}
+    match asked(context).await {
+        Ok((first, count)) => {
+            if let Some(line) = line(&first, count) {
+                print::note(&line);
+            }
+        }
         Err(failure) => tracing::debug!("no banner: {}", failure.text),
     }
 }
 
-fn line(rows: &[JobRow]) -> Option<String> {
-    let ids: Vec<_> = rows.iter().filter(|row| row.attention).map(|row| row.id.as_str()).collect();
-    let first = ids.first()?;
-    let (count, verb) = if ids.len() == 1 { ("1 job", "needs") } else { (&*format!("{} jobs", ids.len()), "need") };
-    let more = if ids.len() > NAMED_MAX { ", …" } else { "" };
-    let named = ids[..ids.len().min(NAMED_MAX)].join(", ");
-    Some(format!("ukai: {count} {verb} attention ({named}{more}); type: ukai show {first}"))
+async fn asked(context: &Context) -> Result<(Vec<ToSee>, u64), Failure> {
+    let Some(client) = Client::connect(context).await? else {
+        let to_see = offline(context)?;
+        let count = to_see.len() as u64;
+        return Ok((to_see, count));
+    };
+    match client.ask(&Request::Attention).await? {
+        Response::Attention { first, count } => Ok((first, count)),
+        other => Err(unexpected(&other)),
+    }
 }
+
+/// What the logs say, where no server listens: jobs in the order of submission, then what is no job's.
+pub(crate) fn offline(context: &Context) -> Result<Vec<ToSee>, Failure> {
+    let rows = logs::rows(&context.state)?;
+    let jobs = rows.into_iter().filter(|row| row.attention).map(|row| {
+        let why = super::table::why(&row);
+        ToSee {
+            subject: row.id.into(),
+            why: if why.is_empty() { "it was marked for a person".to_owned() } else { why },
+        }
+    });
+    let mut to_see: Vec<_> = jobs.collect();
+    let known: BTreeSet<_> = to_see.iter().map(|to_see| to_see.subject.clone()).collect();
+    let (state, _) = server_log::read(&context.state, |_| {})?;
+    let others = state.attention().into_iter().filter(|(subject, _)| !known.contains(subject));
+    to_see.extend(others.map(|(subject, why)| ToSee { subject, why }));
+    Ok(to_see)
+}
+
+fn line(first: &[ToSee], count: u64) -> Option<String> {
+    let subject = &first.first()?.subject;
+    let is_job = |subject: &str| subject.starts_with("j-");
+    let what = match (first.iter().all(|to_see| is_job(&to_see.subject)), count) {
+        (true, 1) => "1 job needs attention".to_owned(),
+        (true, count) => format!("{count} jobs need attention"),
+        (false, 1) => "1 thing needs attention".to_owned(),
+        (false, count) => format!("{count} things need attention"),
+    };
+    let more = if count > NAMED_MAX as u64 { ", …" } else { "" };
+    let named: Vec<_> = first.iter().take(NAMED_MAX).map(|to_see| to_see.subject.as_str()).collect();
+    let next = match is_job(subject) {
+        true => format!("ukai show {subject}; when seen: ukai ack {subject}"),
+        false => format!("{}; when seen: ukai ack {subject}", print::brief(&first[0].why, WHY_CHARS_MAX)),
+    };
+    let next = if is_job(subject) { format!("; type: {next}") } else { format!(": {next}") };
+    Some(format!("ukai: {what} ({}{more}){next}", named.join(", ")))
+}
+
+const WHY_CHARS_MAX: usize = 120;
 
 #[cfg(test)]
 mod tests {
-    use ukai_protocol::id::JobId;
-    use ukai_protocol::job::{JobStatus, Used};
-
     use super::*;
 
     #[test]
     fn the_banner_counts_and_says_what_to_type() {
-        let row = |number: u8, attention| JobRow {
-            id: JobId::from_random([0, 0, 0, 0, number]),
-            name: String::new(),
-            batch: None,
-            status: JobStatus::Aborted,
-            outcome: None,
-            attention,
-            used: Used::default(),
-            restarts: 0,
-            provider: None,
-            note: String::new(),
-        };
-        assert_eq!(line(&[row(0, false)]), None);
-        let one = "ukai: 1 job needs attention (j-aaaaaaab); type: ukai show j-aaaaaaab";
-        assert_eq!(line(&[row(0, false), row(1, true)]).as_deref(), Some(one));
-        let many = "ukai: 4 jobs need attention (j-aaaaaaaa, j-aaaaaaab, j-aaaaaaac, …); type: ukai show j-aaaaaaaa";
-        assert_eq!(line(&[row(0, true), row(1, true), row(2, true), row(3, true)]).as_deref(), Some(many));
+        let all = ["j-aaaaaaaa", "j-aaaaaaab", "j-aaaaaaac", "j-aaaaaaad"];
+        let to_see = |subject: &&str| ToSee { subject: (*subject).to_owned(), why: "it failed".to_owned() };
+        let said = |subjects: &[&str], count| line(&subjects.iter().map(to_see).collect::<Vec<_>>(), count);
+        assert_eq!(said(&[], 0), None);
+        for (subjects, count, expected) in [
+            (
+                &all[..1],
+                1,
+                "ukai: 1 job needs attention (j-aaaaaaaa); type: ukai show j-aaaaaaaa; when seen: ukai ack j-aaaaaaaa",
+            ),
+            (
+                &all[..],
+                40,
+                "ukai: 40 jobs need attention (j-aaaaaaaa, j-aaaaaaab, j-aaaaaaac, …); type: ukai show j-aaaaaaaa; when \
+                 seen: ukai ack j-aaaaaaaa",
+            ),
+            (&["alerts"], 1, "ukai: 1 thing needs attention (alerts): it failed; when seen: ukai ack alerts"),
+        ] {
+            assert_eq!(said(subjects, count).as_deref(), Some(expected));
+        }
     }
 }

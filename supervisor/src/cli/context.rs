@@ -7,14 +7,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::unistd::{AccessFlags, access};
+use ukai_notifier::redact::looks_secret;
 use ukai_protocol::disk;
+use ukai_protocol::secret::Secret;
 
 use super::failure::Failure;
 use super::{Global, Output, print};
 use crate::config::load::{self, Loaded, Ready};
 use crate::route::account::Rates;
-use crate::settings::{Provider, Settings};
+use crate::settings::{Notify, Provider, Settings};
 use crate::store::paths::{SOCKET_PATH_BYTES_MAX, StateDir, socket_path};
+
+/// The only place where the address of a Discord webhook may stand (spec §12): whoever knows it may write there.
+pub(crate) const WEBHOOK_VARIABLE: &str = "UKAI_DISCORD_WEBHOOK";
+/// What is shorter is a word, and would be masked in every text.
+const SECRET_BYTES_MIN: usize = 8;
 
 pub(crate) struct Context {
     pub loaded: Loaded,
@@ -64,6 +71,14 @@ impl Context {
         Ok(Some(socket_path(&self.state, runtime_dir.as_deref(), uid)?))
     }
 
+    /// What alerts need, and nothing of providers: of those that cannot be used yet, no key need be hidden.
+    pub fn notify_setup(&self) -> Notify {
+        let mut notify = notify(self.loaded.config.desktop);
+        let providers = load::providers(&self.loaded.config, &mut Vec::new()).unwrap_or_default();
+        notify.secrets.extend(providers.into_iter().filter_map(|ready| ready.key));
+        notify
+    }
+
     /// Everything that hosting a supervisor here takes. Creates the state directory; says on stderr what a person should
     /// know. Fails before anything runs: no provider, no key, no worker program.
     pub fn settings(&self) -> Result<Settings, Failure> {
@@ -93,7 +108,20 @@ impl Context {
             providers: providers.into_iter().map(provider).collect(),
             park: config.park,
             worker_program,
+            notify: notify(config.desktop),
         })
+    }
+}
+
+/// Who is told by the desktop unless the configuration says otherwise is somebody who has one.
+fn notify(desktop: Option<bool>) -> Notify {
+    let discord = env::var(WEBHOOK_VARIABLE).ok().map(|url| url.trim().to_owned()).filter(|url| !url.is_empty());
+    let secrets = env::vars_os().filter(|(name, _)| looks_secret(&name.to_string_lossy()));
+    let secrets = secrets.map(|(_, value)| value.to_string_lossy().trim().to_owned());
+    Notify {
+        desktop: desktop.unwrap_or(true),
+        discord: discord.map(Secret::new),
+        secrets: secrets.filter(|value| value.len() >= SECRET_BYTES_MIN).map(Secret::new).collect(),
     }
 }
 

@@ -21,6 +21,7 @@ use super::client::{Client, unexpected};
 use super::context::Context;
 use super::failure::Failure;
 use super::offline;
+use crate::resume;
 
 /// A job may end without a record that says so (its disk refuses, its log is quarantined): now and then, ask.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -61,6 +62,8 @@ pub(crate) struct Follow<'a> {
     order: Vec<JobId>,
     /// Of them, those whose end is not known.
     open: usize,
+    /// What is told now happens now. Before, an end may be followed by a person's word that the job goes on.
+    live: bool,
     view: View,
 }
 
@@ -79,7 +82,7 @@ impl<'a> Follow<'a> {
     pub fn new(context: &'a Context, order: Vec<JobId>, batch: Option<Batch>) -> Self {
         let jobs: BTreeMap<_, _> = order.iter().map(|id| (id.clone(), Watched::default())).collect();
         let view = View::new(context.output, batch, jobs.len());
-        Follow { context, open: jobs.len(), jobs, order, view }
+        Follow { context, open: jobs.len(), live: false, jobs, order, view }
     }
 
     /// Until all have ended, or someone leaves. `wish` is asked again and again, and dropped while it waits.
@@ -126,11 +129,13 @@ impl<'a> Follow<'a> {
             })?;
         }
         self.view.clear();
+        self.settle();
         Ok((self.open == 0).then(|| self.results()))
     }
 
     async fn subscribe(&mut self) -> Result<Client, Failure> {
         let since = Instant::now();
+        self.live = false;
         let open: Vec<_> = self.jobs.iter().filter(|(_, job)| job.ended.is_none()).collect();
         let jobs = Selection::These(open.iter().map(|(id, _)| id.to_string()).collect());
         let of = open.iter().filter(|(_, job)| job.progress.seq > 0);
@@ -158,7 +163,11 @@ impl<'a> Follow<'a> {
             Response::Happened(happened) => return Ok(self.happened(&happened)),
             Response::Delta { job, step, text } => self.view.delta(&job, step, &text),
             Response::Missed { .. } => return Ok(true),
-            Response::Live => self.view.live(),
+            Response::Live => {
+                self.settle();
+                self.view.live();
+                self.live = true;
+            }
             Response::Refused { why, usage: true } => return Err(Failure::usage(why)),
             Response::Refused { why, usage: false } => return Err(Failure::failed(why)),
             other => return Err(unexpected(&other)),
@@ -182,12 +191,19 @@ impl<'a> Follow<'a> {
         }
         job.waits = matches!(happened.event, Event::Waiting { wait_ms: Some(_), .. });
         self.view.happened(happened);
-        if job.progress.outcome.is_some() && job.ended.is_none() {
-            let row = JobRow::of(happened.job.clone(), &job.progress, String::new());
-            job.end(&mut self.view, row, JobResult::of(&job.progress));
+        if self.live && job.is_over() {
+            job.end_as_told(&mut self.view, &happened.job);
             self.open -= 1;
         }
         false
+    }
+
+    /// All that was recorded has been told: what ended last has ended.
+    fn settle(&mut self) {
+        for (id, job) in self.jobs.iter_mut().filter(|(_, job)| job.is_over()) {
+            job.end_as_told(&mut self.view, id);
+            self.open -= 1;
+        }
     }
 
     /// Asks how the open jobs stand, for what no record says.
@@ -241,6 +257,15 @@ impl<'a> Follow<'a> {
 }
 
 impl Watched {
+    fn is_over(&self) -> bool {
+        self.progress.outcome.is_some() && self.ended.is_none()
+    }
+
+    fn end_as_told(&mut self, view: &mut View, id: &JobId) {
+        let row = JobRow::of(id.clone(), &self.progress, String::new());
+        self.end(view, row, resume::result(id, &self.progress));
+    }
+
     fn end(&mut self, view: &mut View, row: JobRow, result: JobResult) {
         view.ended(&row, &result);
         // Of a batch only rows are wanted at the end, and it may be large.

@@ -160,8 +160,16 @@ pub fn result(row: &JobRow, result: &JobResult) -> String {
         restarts: row.restarts,
         denied: &result.denied,
         files_changed: [],
-        resume_token: None,
+        resume_token: result.resume_token.as_deref(),
     })
+}
+
+/// One job of `show`: the row, and the word with which it can be resumed.
+#[must_use]
+pub fn shown(row: &JobRow, result: &JobResult) -> String {
+    let row = self::row(row);
+    let open = row.strip_suffix('}').unwrap_or(&row);
+    format!("{open},\"resume_token\":{}}}", json!(result.resume_token))
 }
 
 /// The last line of a batch.
@@ -284,7 +292,8 @@ mod tests {
             input: serde_json::from_str(r#"{"command":"ls"}"#).expect("an object"),
             source: Source::NoOneToAsk,
         }];
-        let result = super::result(&row, &JobResult { text: "done\n".into(), duration_ms: 7, denied });
+        let result =
+            super::result(&row, &JobResult { text: "done\n".into(), duration_ms: 7, denied, ..JobResult::default() });
         let expected = r#"{"type":"result","job_id":"j-aaaaaaaa","name":"fix-a","batch":null,"status":"completed","reason":null,"cause":null,"attention":false,"text":"done\n","structured":null,"steps":25,"tool_calls":3,"tokens":{"input":10,"output":2},"cost_usd":0.5,"duration_ms":7,"restarts":1,"denied":[{"tool":"Bash","input":{"command":"ls"},"source":"no_one_to_ask"}],"files_changed":[],"resume_token":null}"#;
         assert_eq!(result, expected);
     }

@@ -4,9 +4,11 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 // The verbs.
+mod ack;
 mod attach;
 mod cancel;
 mod completions;
@@ -14,10 +16,12 @@ mod demo;
 mod doctor;
 mod logs;
 mod ls;
+mod notify;
 mod pause;
 mod providers;
 mod quarantine;
 mod results;
+mod resume;
 mod run;
 mod script;
 mod serve;
@@ -53,8 +57,27 @@ pub(crate) use print::note;
 struct Ukai {
     #[command(flatten)]
     global: Global,
+    /// The same as the verb `ack`
+    #[arg(long, value_name = "ID", num_args = 1..)]
+    ack_run_state: Vec<String>,
     #[command(subcommand)]
-    verb: Verb,
+    verb: Option<Verb>,
+}
+
+impl Ukai {
+    /// What is to be done: a verb, or the flag that stands for one.
+    fn meant(self) -> Result<(Global, Verb), clap::Error> {
+        let Ukai { global, ack_run_state: what, verb } = self;
+        let refuse = |kind, why: &str| Err(Ukai::command().error(kind, why));
+        match verb {
+            Some(verb) if what.is_empty() => Ok((global, verb)),
+            Some(_) => refuse(ErrorKind::ArgumentConflict, "--ack-run-state stands alone, without a verb"),
+            None if what.is_empty() => {
+                refuse(ErrorKind::MissingSubcommand, "a verb is missing; `ukai help` lists them")
+            }
+            None => Ok((global, Verb::Ack(ack::Args { what, all: false }))),
+        }
+    }
 }
 
 /// After what a verb itself takes.
@@ -107,6 +130,13 @@ enum Verb {
     Pause(which::Which),
     /// Let paused jobs go on
     Unpause(which::Which),
+    /// Go on with jobs that were aborted or cancelled; shows why first, and asks
+    Resume(resume::Args),
+    /// Say that you have seen why a job needed attention
+    Ack(ack::Args),
+    /// See whether alerts arrive
+    #[command(subcommand)]
+    Notify(notify::Verb),
     /// List what was put aside because it does not verify, and go on without it
     Quarantine(quarantine::Args),
     /// See how providers stand, ask them, or believe in them again
@@ -122,7 +152,7 @@ enum Verb {
 
 /// What the process does, from the command line to its exit code.
 pub(crate) fn main() -> ExitCode {
-    let Ukai { global, verb } = match Ukai::try_parse() {
+    let (global, verb) = match Ukai::try_parse().and_then(Ukai::meant) {
         Ok(typed) => typed,
         Err(error) => {
             // Help goes to stdout and is no failure; a closed pipe there is none either.
@@ -164,7 +194,7 @@ fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
     let context = Context::new(global)?;
     runtime.block_on(async {
         attention::banner(&context).await;
-        if matches!(verb, Verb::Run(_) | Verb::Submit(_) | Verb::Providers(_)) {
+        if matches!(verb, Verb::Run(_) | Verb::Submit(_) | Verb::Resume(_) | Verb::Providers(_)) {
             client::Client::warn_of_another_configuration(&context).await?;
         }
         match verb {
@@ -179,6 +209,9 @@ fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
             Verb::Cancel(which) => cancel::cancel(&context, which).await,
             Verb::Pause(which) => pause::pause(&context, which).await,
             Verb::Unpause(which) => unpause::unpause(&context, which).await,
+            Verb::Resume(args) => resume::resume(&context, args).await,
+            Verb::Ack(args) => ack::ack(&context, args).await,
+            Verb::Notify(verb) => notify::notify(&context, &verb).await,
             Verb::Quarantine(args) => quarantine::quarantine(&context, args),
             Verb::Providers(args) => providers::providers(&context, args).await,
             Verb::Doctor => doctor::doctor(&context).await,
@@ -200,10 +233,22 @@ fn log_to_stderr(quiet: bool) {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use super::*;
+
+    #[test]
+    fn the_flag_that_stands_for_a_verb_stands_alone() {
+        let meant = |typed: &str| Ukai::try_parse_from(typed.split(' ')).and_then(Ukai::meant);
+        assert!(
+            matches!(meant("ukai --ack-run-state j-aaaaaaaa"), Ok((_, Verb::Ack(args))) if args.what == ["j-aaaaaaaa"])
+        );
+        assert!(matches!(meant("ukai ls"), Ok((_, Verb::Ls(_)))));
+        for wrong in ["ukai --output json", "ukai --ack-run-state=j-aaaaaaaa ls"] {
+            assert!(meant(wrong).is_err_and(|error| error.use_stderr()), "{wrong}");
+        }
+    }
 
     #[test]
     fn what_can_be_typed_holds_together() {
-        super::Ukai::command().debug_assert();
+        Ukai::command().debug_assert();
     }
 }

@@ -12,11 +12,12 @@ use ukai_protocol::run_state::Progress;
 use super::failure::Failure;
 use crate::batch::{self, Batches};
 use crate::naming::{self, Meant};
+use crate::resume;
 use crate::store::batch_file::{self, BatchFile};
 use crate::store::event_log::{self, Splitter, TooLong};
 use crate::store::log_file::{self, ReadError};
 use crate::store::paths::StateDir;
-use crate::store::{StoreError, loader, quarantine, recovery, spec_file};
+use crate::store::{StoreError, loader, quarantine, recovery, server_log, spec_file};
 
 /// Every job of the state directory, in the order in which they were submitted.
 pub(crate) fn rows(state: &StateDir) -> Result<Vec<JobRow>, Failure> {
@@ -78,7 +79,12 @@ fn damaged(state: &StateDir, id: JobId, error: &StoreError) -> JobRow {
         Ok(spec_file::Loaded::Missing | spec_file::Loaded::Bad(_)) | Err(_) => None,
     };
     let cause = Cause::new(kind, error.to_string());
-    let progress = recovery::refused(quarantine::progress(state, &id), spec.as_deref(), cause);
+    let mut progress = recovery::refused(quarantine::progress(state, &id), spec.as_deref(), cause);
+    // That it is refused stands in no log of its own, and neither does a person's word about it.
+    if server_log::read(state, |_| {}).is_ok_and(|(known, _)| known.refuses(id.as_str()).is_some_and(|seen| seen.acked))
+    {
+        progress.attention = None;
+    }
     row(id, &progress)
 }
 
@@ -118,7 +124,7 @@ pub(crate) fn shown(state: &StateDir, typed: &str) -> Result<(JobRow, JobResult)
 
 /// As far as its log can be believed: what is wrong with it stands in its row.
 pub(crate) fn result(state: &StateDir, id: &JobId) -> JobResult {
-    loader::load(state, id, None).map(|replay| JobResult::of(&replay.state.progress)).unwrap_or_default()
+    loader::load(state, id, None).map(|replay| resume::result(id, &replay.state.progress)).unwrap_or_default()
 }
 
 /// Of these jobs, those that are meant, as a server would answer.

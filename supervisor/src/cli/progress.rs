@@ -73,6 +73,8 @@ pub fn say(event: &Event) -> Say {
         }
         Event::LimitWarned { limit, used, max } => format!("{limit}: {used} of {max} used"),
         Event::Recovered { torn_bytes } => format!("{torn_bytes} bytes of an unfinished record were cut off its log"),
+        Event::Acked {} => "a person has seen it".to_owned(),
+        Event::Resumed { .. } => "is resumed by a person".to_owned(),
         Event::Attention { why } => format!("needs attention: {}", detail(why)),
         Event::Finished { outcome: Outcome::Completed { .. }, .. } => "completed".to_owned(),
         Event::Finished { outcome: outcome @ Outcome::Ended(cause), .. } => {

@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::follow::{Batch, End, Follow, Wish};
 use super::serve::drain;
 use super::signals::{Heard, Signals};
-use super::submit::{Queued, Submission};
+use super::submit::Queued;
 use super::{job, print, submit};
 use crate::actor::Idle;
 use crate::host::{self, Host};
@@ -50,17 +50,42 @@ pub(crate) async fn run(context: &Context, args: Args) -> Result<u8, Failure> {
         ));
     }
     let jobs = submit::read(context, args.prompt.as_deref(), &args.files, &args.each, &args.flags)?;
+    played(context, async |client| {
+        let Queued { ids, batch } = jobs.send(client).await?;
+        let added = ids.len();
+        if let Some(joined) = &batch {
+            print::note(&format!("ukai: {}", submit::said(joined, added)));
+        }
+        Ok(match batch {
+            Some(Joined { id, name, jobs }) => (jobs, Some(Batch { id, name, added: added as u64 })),
+            None => (ids, None),
+        })
+    })
+    .await
+}
+
+/// Jobs that go on now, and how they are looked at.
+pub(super) type Begun = (Vec<JobId>, Option<Batch>);
+
+/// At the running server, or hosting one: `begin` queues the jobs, and they are followed to their ends.
+pub(super) async fn played(
+    context: &Context,
+    begin: impl AsyncFnOnce(Client) -> Result<Begun, Failure>,
+) -> Result<u8, Failure> {
     let mut signals = Signals::new()?;
     if let Some(client) = Client::connect(context).await? {
-        return Ok(follow(context, client, jobs, &mut signals, None).await?.code);
+        return Ok(follow(context, begin(client).await?, &mut signals, None).await?.code);
     }
     let settings = context.settings()?;
     let host = match server_or(context, async || host::host(settings.clone()).await).await? {
-        Who::Server(client) => return Ok(follow(context, *client, jobs, &mut signals, None).await?.code),
+        Who::Server(client) => return Ok(follow(context, begin(*client).await?, &mut signals, None).await?.code),
         Who::Here(host) => host,
     };
     let followed = match Client::connect_or_say(context, "the one started here has gone; see its words above").await {
-        Ok(client) => follow(context, client, jobs, &mut signals, Some(&host)).await,
+        Ok(client) => match begin(client).await {
+            Ok(begun) => follow(context, begun, &mut signals, Some(&host)).await,
+            Err(failure) => Err(failure),
+        },
         Err(failure) => Err(failure),
     };
     if followed.as_ref().is_ok_and(|end| !end.left) {
@@ -77,20 +102,10 @@ const NOBODY_TO_ASK: u8 = 4;
 /// Ctrl-C cancels these jobs and no others; a second one, or SIGTERM, leaves. So does a host that cannot start them.
 async fn follow(
     context: &Context,
-    client: Client,
-    jobs: Submission,
+    (ids, batch): Begun,
     signals: &mut Signals,
     host: Option<&Host>,
 ) -> Result<End, Failure> {
-    let Queued { ids, batch } = jobs.send(client).await?;
-    let added = ids.len();
-    if let Some(joined) = &batch {
-        print::note(&format!("ukai: {}", submit::said(joined, added)));
-    }
-    let (ids, batch) = match batch {
-        Some(Joined { id, name, jobs }) => (jobs, Some(Batch { id, name, added: added as u64 })),
-        None => (ids, None),
-    };
     let mut asked = false;
     let wish = async || match signals.next().await {
         Heard::Interrupt if !std::mem::replace(&mut asked, true) => Wish::Cancel,

@@ -27,7 +27,7 @@ pub(crate) async fn show(context: &Context, args: &Args) -> Result<u8, Failure> 
     };
     match context.output {
         Output::Json => {
-            print::out(&format!("{}\n", json::row(&row)));
+            print::out(&format!("{}\n", json::shown(&row, &result)));
         }
         Output::Text => {
             print::out(&text(context, &row, &result));
@@ -69,7 +69,9 @@ fn text(context: &Context, row: &JobRow, result: &JobResult) -> String {
     if let Some(place) = &row.batch {
         line("batch", format!("{} ({}), line {}", place.id, place.name, place.line.number));
     }
-    line("attention", if row.attention { "yes".to_owned() } else { String::new() });
+    if let Some(why) = &result.attention {
+        line("attention", format!("{why}; when seen: ukai ack {}", row.id));
+    }
     if let Some(spec) = spec {
         line("workdir", spec.workdir.display().to_string());
         line("prompt", print::brief(&spec.prompt, PROMPT_CHARS_MAX));
@@ -83,6 +85,9 @@ fn text(context: &Context, row: &JobRow, result: &JobResult) -> String {
     line("cost", if used.cost_usd > 0.0 { format!("{:.4} USD", used.cost_usd) } else { String::new() });
     line("time", table::time(result.duration_ms));
     line("restarts", row.restarts.to_string());
+    if let Some(token) = &result.resume_token {
+        line("resume", format!("ukai resume {}; where nobody can be asked: --yes-resume {token}", row.id));
+    }
     line("log", context.state.run(&row.id).log().display().to_string());
     for denied in result.denied.iter().take(DENIED_SHOWN_MAX) {
         let (tool, source) = (print::brief(&denied.tool, TOOL_CHARS_MAX), words::source(&denied.source));

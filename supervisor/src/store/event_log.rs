@@ -8,10 +8,12 @@
 //! repair; which lines to believe is `recovery`'s business.
 #![deny(clippy::disallowed_methods)]
 
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use ukai_protocol::event::Event;
 use ukai_protocol::frame::FRAME_BYTES_MAX;
+use ukai_protocol::server_event::ServerEvent;
 
 use super::checksum;
 
@@ -20,12 +22,30 @@ const VERSION: u64 = 1;
 /// The longest line. A record arrives in one frame; JSON writes a control character in six bytes; and the line's own head.
 pub const RECORD_BYTES_MAX: usize = 6 * FRAME_BYTES_MAX + 1024;
 
+/// What a log can hold: one closed list of events each.
+pub trait Logged: Serialize + DeserializeOwned + PartialEq {
+    /// The name that stands on disk.
+    fn name(&self) -> &'static str;
+}
+
+impl Logged for Event {
+    fn name(&self) -> &'static str {
+        Event::name(self)
+    }
+}
+
+impl Logged for ServerEvent {
+    fn name(&self) -> &'static str {
+        ServerEvent::name(self)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
+pub struct Record<E = Event> {
     pub seq: u64,
     /// RFC 3339, UTC, milliseconds; for people only.
     pub at: String,
-    pub event: Event,
+    pub event: E,
 }
 
 /// Why a line is not one that ukai wrote at this place.
@@ -57,7 +77,7 @@ pub struct Unwritable {
 
 /// One line with its newline. It is read back before it is handed out: a number that JSON cannot write, or a nesting
 /// that it cannot read, would otherwise be found when the log is needed.
-pub fn encode(record: &Record) -> Result<String, Unwritable> {
+pub fn encode<E: Logged>(record: &Record<E>) -> Result<String, Unwritable> {
     let name = record.event.name();
     let refuse = |why: String| Unwritable { event: name, why };
     let json = serde_json::to_string(&record.event).map_err(|error| refuse(error.to_string()))?;
@@ -80,7 +100,7 @@ pub fn encode(record: &Record) -> Result<String, Unwritable> {
 }
 
 /// Reads one line, without its newline, that must have number `expected`.
-pub fn decode(line: &[u8], expected: u64) -> Result<Record, Damage> {
+pub fn decode<E: Logged>(line: &[u8], expected: u64) -> Result<Record<E>, Damage> {
     if line.len() > RECORD_BYTES_MAX {
         return Err(Damage::TooLong);
     }

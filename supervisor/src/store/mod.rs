@@ -11,6 +11,7 @@ pub mod checksum;
 pub mod event_log;
 pub mod paths;
 pub mod routes;
+pub mod server_log;
 pub mod snapshot;
 pub mod spec_file;
 pub mod told;
@@ -18,6 +19,7 @@ pub mod told;
 // After a crash.
 pub mod loader;
 pub mod lock;
+pub mod owed;
 pub mod quarantine;
 pub mod recovery;
 

@@ -137,6 +137,12 @@ impl StateDir {
         self.root.join("artifacts")
     }
 
+    /// What each sink of alerts has told.
+    #[must_use]
+    pub fn cursors(&self) -> PathBuf {
+        self.supervisor().join("cursors.json")
+    }
+
     /// What belongs to no job.
     #[must_use]
     pub fn supervisor_events(&self) -> PathBuf {

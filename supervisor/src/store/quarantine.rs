@@ -85,12 +85,25 @@ pub fn put_aside(state: &StateDir, id: &JobId, part: Part) -> Result<String, Sto
 
 /// Moves a file that is of no run, and says where it is.
 pub fn put_aside_file(state: &StateDir, from: &Path) -> Result<PathBuf, StoreError> {
+    keep_file(state, from, disk::rename)
+}
+
+/// Keeps a file that is of no run as it is, and leaves its name to what will replace it. Says where it is.
+pub fn copy_aside_file(state: &StateDir, from: &Path) -> Result<PathBuf, StoreError> {
+    keep_file(state, from, disk::link)
+}
+
+fn keep_file(
+    state: &StateDir,
+    from: &Path,
+    keep: impl FnOnce(&Path, &Path) -> io::Result<()>,
+) -> Result<PathBuf, StoreError> {
     let moving = |error: io::Error| StoreError::io("moving to quarantine", from, &error);
     let name = from.file_name().ok_or_else(|| moving(io::Error::other("it has no name")))?.to_string_lossy();
     let folder = state.quarantine();
     let full = || moving(io::Error::other(format!("{} holds {KEPT_MAX} files of that name", folder.display())));
     let to = free(&folder, &name)?.ok_or_else(full)?;
-    disk::rename(from, &to).map_err(moving)?;
+    keep(from, &to).map_err(moving)?;
     Ok(to)
 }
 

@@ -158,6 +158,8 @@ pub fn every_event() -> Vec<Event> {
         Event::Recovered { torn_bytes: 12 },
         attention(),
         finished(),
+        Event::Acked {},
+        Event::Resumed { limits: Limits { steps: 50, ..Limits::default() } },
     ];
     for (place, event) in all.iter().enumerate() {
         let expected = match event {
@@ -178,6 +180,8 @@ pub fn every_event() -> Vec<Event> {
             Event::Recovered { .. } => 14,
             Event::Attention { .. } => 15,
             Event::Finished { .. } => 16,
+            Event::Acked {} => 17,
+            Event::Resumed { .. } => 18,
         };
         assert_eq!(place, expected, "{}", event.name());
     }

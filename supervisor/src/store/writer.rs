@@ -119,11 +119,17 @@ impl Writer {
         let mut lines = String::new();
         let ends =
             appends.iter().flat_map(|append| &append.events).any(|event| matches!(event, Event::Finished { .. }));
+        let begins_again =
+            appends.iter().flat_map(|append| &append.events).any(|event| matches!(event, Event::Resumed { .. }));
         let several = appends.len() > 1;
         let stage = |append| self.stage(append, &mut trial, &mut lines, &at, several);
         let answers: Vec<_> = appends.into_iter().map(stage).collect();
         if lines.is_empty() {
             return answers;
+        }
+        if begins_again && let Err(error) = self.reserve_again() {
+            tracing::error!("recording for {}: {error}", self.id);
+            return answers.into_iter().map(|answer| answer.and_then(|_| Err(error.clone()))).collect();
         }
         match self.write(lines.as_bytes(), ends) {
             Ok(()) => {
@@ -201,6 +207,12 @@ impl Writer {
         let known = usize::try_from(progress.recorded - n).unwrap_or(usize::MAX).min(events.len());
         events.drain(..known);
         Ok(events)
+    }
+
+    /// What ended gave its room back, and will end once more.
+    fn reserve_again(&self) -> Result<(), StoreError> {
+        let path = self.run.reserve();
+        disk::allocate(&path, RESERVE_BYTES).map_err(|error| StoreError::io("creating", &path, &error))
     }
 
     /// A full disk gets the reserve back, once, when the end itself is to be written.

@@ -11,7 +11,7 @@ use crate::cli::context::{Context, worker_program};
 use crate::cli::failure::Failure;
 use crate::policy_file;
 use crate::route::account::Rates;
-use crate::settings::{Provider, Settings};
+use crate::settings::{Notify, Provider, Settings};
 
 /// Plain words, so that `git grep` and `grep` read them as Grep does.
 pub(super) const WORDS: [&str; 8] = ["TODO", "error", "test", "http", "return", "import", "license", "version"];
@@ -73,5 +73,7 @@ pub(super) fn settings(context: &Context, scripted: &Scripted) -> Result<Setting
         providers: PROVIDERS.iter().map(provider).collect(),
         park: false,
         worker_program: worker_program()?,
+        // Nothing of it is worth a message.
+        notify: Notify::default(),
     })
 }

@@ -15,7 +15,7 @@ use crate::store::log_file::{self, ReadError};
 use crate::store::paths::StateDir;
 use crate::store::recovery::Replay;
 use crate::store::snapshot::{self, Outline};
-use crate::store::{batch_file, capabilities, loader, routes, spec_file};
+use crate::store::{batch_file, capabilities, loader, routes, server_log, spec_file};
 
 pub(super) const CLEARED: &str = ".cleared";
 
@@ -125,6 +125,9 @@ fn why(path: &Path) -> io::Result<String> {
             Err(error) => Err(error),
         };
     match name {
+        server_log::NAME if path.parent().is_some_and(|folder| folder.ends_with("quarantine")) => {
+            Ok(server_log::damage(path)?.unwrap_or(sound))
+        }
         "events.jsonl" => {
             let mut replay = Replay::default();
             match log_file::read(path, 0, None, |bytes| replay.feed(bytes)) {

@@ -37,7 +37,7 @@ impl Machine {
             let (unit, part) = match limit {
                 Limit::RunTime | Limit::MaxWall => (" s", MILLISECOND),
                 Limit::Cost => (" USD", MICRODOLLAR),
-                Limit::Steps | Limit::ToolCalls | Limit::Tokens => ("", WHOLE),
+                Limit::Steps | Limit::ToolCalls | Limit::Tokens | Limit::MaxVisits => ("", WHOLE),
             };
             let (used, max) = (round(standing.used, part), round(standing.max, part));
             format!("{used}{unit} of {max}{unit} used; {why}")

@@ -1,0 +1,101 @@
+//! Which records the owner is told of, and in which words. One road for what just happened and for what an earlier
+//! process left untold.
+
+#![deny(clippy::disallowed_methods)]
+
+use std::time::Duration;
+
+use ukai_notifier::What;
+use ukai_protocol::control::BreakerState;
+use ukai_protocol::event::Event;
+use ukai_protocol::id::JobId;
+use ukai_protocol::job::{JobStatus, Outcome};
+use ukai_protocol::server_event::ServerEvent;
+
+/// Names, as they stand on disk, of the records of a job that may be news.
+pub const OF_JOBS: [&str; 3] = ["Finished", "LimitWarned", "Attention"];
+
+/// The job that a record is about.
+pub struct About<'a> {
+    pub id: &'a JobId,
+    pub name: &'a str,
+    /// Of the provider that it was last assigned to.
+    pub account: Option<&'a str>,
+}
+
+#[must_use]
+pub fn of_job(about: &About<'_>, event: &Event) -> Option<What> {
+    let About { id, name, account } = *about;
+    let (job, name) = (id.clone(), name.to_owned());
+    Some(match event {
+        Event::Finished { outcome, .. } => match outcome {
+            Outcome::Ended(cause) if outcome.status() == JobStatus::Aborted => {
+                What::JobAborted { job, name, account: account.map(str::to_owned), cause: cause.clone() }
+            }
+            Outcome::Completed { attention: true } => What::Attention {
+                job,
+                name,
+                why: "what it asked for was denied, and nothing was carried out".to_owned(),
+            },
+            Outcome::Ended(_) | Outcome::Completed { attention: false } => return None,
+        },
+        Event::Attention { why } => What::Attention { job, name, why: why.clone() },
+        Event::LimitWarned { limit, used, max } => What::LimitNear { job, name, limit: *limit, used: *used, max: *max },
+        _ => return None,
+    })
+}
+
+/// Whether a person has seen what came before it in the log of a job.
+#[must_use]
+pub fn is_seen_by(event: &Event) -> bool {
+    matches!(event, Event::Acked {} | Event::Resumed { .. })
+}
+
+#[must_use]
+pub fn of_server(event: &ServerEvent) -> Option<What> {
+    Some(match event {
+        ServerEvent::BreakerMoved { account, to: BreakerState::Open, why, open_ms, .. } => {
+            let until = open_ms.map(Duration::from_millis);
+            What::BreakerOpened { account: account.clone(), why: why.clone(), until }
+        }
+        ServerEvent::BreakerMoved { account, to: BreakerState::Closed, by_person, .. } => {
+            What::BreakerClosed { account: account.clone(), by_person: *by_person }
+        }
+        ServerEvent::BatchDone { batch, name, completed, other } => {
+            What::BatchDone { batch: batch.clone(), name: name.clone(), completed: *completed, other: *other }
+        }
+        ServerEvent::Quarantined { subject, why } => What::Quarantined { subject: subject.clone(), why: why.clone() },
+        ServerEvent::StartsPaused { pause_ms } => What::StartsPaused { pause: Duration::from_millis(*pause_ms) },
+        ServerEvent::AlertsLost { sink, count } => What::Lost { sink: sink.clone(), count: *count },
+        ServerEvent::BreakerMoved { to: BreakerState::HalfOpen, .. }
+        | ServerEvent::Verified { .. }
+        | ServerEvent::Acked { .. }
+        | ServerEvent::Recovered { .. } => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ukai_protocol::job::{Cause, CauseKind};
+
+    use super::*;
+
+    #[test]
+    fn what_a_person_ended_or_what_went_well_is_no_news() {
+        let id = JobId::from_random([0; 5]);
+        let about = About { id: &id, name: "n", account: Some("lab") };
+        let ended = |kind| Outcome::Ended(Cause::new(kind, ""));
+        for (outcome, told) in [
+            (Outcome::Completed { attention: false }, false),
+            (Outcome::Completed { attention: true }, true),
+            (ended(CauseKind::Cancel), false),
+            (ended(CauseKind::Signal), false),
+            (ended(CauseKind::AllOpen), true),
+            (ended(CauseKind::CrashLoop), true),
+        ] {
+            let event = Event::Finished { outcome, text: String::new() };
+            assert_eq!(of_job(&about, &event).is_some(), told, "{event:?}");
+            assert!(OF_JOBS.contains(&event.name()));
+        }
+    }
+}
