@@ -17,7 +17,7 @@ use crate::alert::{Alert, What};
 use crate::cursors::Cursors;
 use crate::filter::Filter;
 use crate::message::Deliver;
-use crate::push::{Asked, Push, QUEUE_MAX, TESTS_MAX};
+use crate::push::{Asked, Push, QUEUE_MAX, TESTS_MAX, now};
 use crate::redact::Redactor;
 use crate::{Lost, log};
 
@@ -33,18 +33,28 @@ pub type Tested = Vec<(String, Result<(), String>)>;
 
 pub enum Msg {
     /// `room` is given back when the alert is told.
-    Alert { alert: Alert, room: OwnedSemaphorePermit },
-    Test { answer: oneshot::Sender<Tested> },
+    Alert {
+        alert: Alert,
+        room: OwnedSemaphorePermit,
+    },
+    Test {
+        answer: oneshot::Sender<Tested>,
+    },
     /// Nothing comes after it. Answered when all sinks have ended, which they do by `until`.
-    Finish { until: Instant, answer: oneshot::Sender<()> },
+    Finish {
+        until: Instant,
+        answer: oneshot::Sender<()>,
+    },
 }
 
 /// The sinks that are told of alerts, before the first one comes.
 pub struct Sinks {
-    pub cursors: Arc<Cursors>,
-    pub redactor: Redactor,
+    cursors: Arc<Cursors>,
+    redactor: Redactor,
     lost: Lost,
     owed: Vec<Alert>,
+    /// Of these, so many are too old to be told, and stay owed.
+    over: usize,
     pushes: Vec<Handle>,
     /// Alerts that found no room on their way to the actor.
     overflow: Arc<AtomicU64>,
@@ -61,16 +71,33 @@ struct Handle {
 
 impl Sinks {
     /// `owed`: in order. The log is told of it at once.
-    pub fn new(cursors: Arc<Cursors>, redactor: Redactor, lost: Lost, owed: Vec<Alert>, overflow: Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(
+        cursors: Arc<Cursors>,
+        redactor: Redactor,
+        lost: Lost,
+        owed: Vec<Alert>,
+        overflow: Arc<AtomicU64>,
+    ) -> Self {
         let (clock, over) = (SystemTime::now(), owed.len().saturating_sub(OWED_MAX));
         cursors.begin(log::NAME, clock);
-        let mut sinks = Sinks { cursors, redactor, lost, owed: Vec::new(), pushes: Vec::new(), overflow, finish: watch::Sender::new(None) };
+        let mut sinks = Sinks {
+            cursors,
+            redactor,
+            lost,
+            owed: Vec::new(),
+            over,
+            pushes: Vec::new(),
+            overflow,
+            finish: watch::Sender::new(None),
+        };
         if over > 0 {
-            tracing::error!("{over} alerts of an earlier process are too many to tell; `ukai ls` shows what they were about");
+            tracing::error!(
+                "{over} alerts of an earlier process are too many to tell; `ukai ls` shows what they were about"
+            );
             (sinks.lost)("every sink", over as u64);
         }
-        sinks.owed = owed.into_iter().skip(over).map(|alert| sinks.redacted(Alert { late: true, ..alert })).collect();
-        for alert in &sinks.owed {
+        sinks.owed = owed.into_iter().map(|alert| sinks.redacted(Alert { late: true, ..alert })).collect();
+        for alert in &sinks.owed[over..] {
             sinks.tell_log(alert, clock);
         }
         sinks
@@ -78,14 +105,13 @@ impl Sinks {
 
     /// For how long an earlier process was asked to leave that sink alone.
     #[must_use]
-    #[allow(dead_code, reason = "a sink that is asked to wait is begun with it")]
     pub fn left_to_wait(&self, sink: &str) -> Option<Duration> {
         self.cursors.left_to_wait(sink, SystemTime::now())
     }
 
     /// Begins a sink, with what it owes. One that died and is configured as it was then is not begun.
     pub fn add(&mut self, deliver: impl Deliver + 'static) {
-        let (name, now, clock) = (deliver.name(), Instant::now(), SystemTime::now());
+        let (name, begun, clock) = (deliver.name(), now(), SystemTime::now());
         let kept = self.cursors.begin(name, clock);
         if let Some(dead) = kept.dead {
             if deliver.identity().as_ref() == Some(&dead.identity) {
@@ -94,10 +120,10 @@ impl Sinks {
             }
             self.cursors.revive(name);
         }
-        let mut filter = Filter::new(kept.filter, now, clock);
-        for alert in &self.owed {
-            if self.cursors.take_in(name, alert, clock) {
-                filter.handle_alert(alert.clone(), now);
+        let mut filter = Filter::new(kept.filter, begun, clock);
+        for (alert, number) in self.owed.iter().zip(0..) {
+            if self.cursors.take_in(name, alert, clock) && number >= self.over {
+                filter.handle_alert(alert.clone(), begun);
             }
         }
         let (alerts, alerts_of) = mpsc::channel(QUEUE_MAX);
@@ -155,7 +181,7 @@ impl Sinks {
     /// The log is told at once; the others say it in their time.
     fn test(&self, answer: oneshot::Sender<Tested>) {
         log::tell(&Alert { what: What::Test, source: None, at: SystemTime::now(), late: false });
-        let until = Instant::now() + TEST_DEADLINE;
+        let until = now() + TEST_DEADLINE;
         let asked = self.pushes.iter().map(|push| {
             let (answer, answered) = oneshot::channel();
             let taken = push.tests.try_send(Asked { until, answer }).map_err(|error| match error {

@@ -213,9 +213,8 @@ fn encode(sinks: BTreeMap<String, SinkCursors>) -> io::Result<Vec<u8>> {
 
 fn decode(bytes: &[u8]) -> Result<BTreeMap<String, SinkCursors>, String> {
     let split = bytes.len().checked_sub(SEAL_BYTES).map(|at| bytes.split_at(at));
-    let sealed = split.is_some_and(|(body, seal)| {
-        seal == format!(",\"crc\":\"{:08x}\"}}", crc32fast::hash(body)).as_bytes()
-    });
+    let sealed =
+        split.is_some_and(|(body, seal)| seal == format!(",\"crc\":\"{:08x}\"}}", crc32fast::hash(body)).as_bytes());
     if !sealed {
         return Err("its checksum does not match".to_owned());
     }
@@ -245,10 +244,7 @@ fn put_aside(path: &Path, why: &str) {
         Ok(()) => format!("kept as {}", kept.display()),
         Err(error) => format!("and cannot be put aside ({error})"),
     };
-    tracing::error!(
-        "{} does not verify ({why}), {aside}: alerts of the last 24 h are told again",
-        path.display()
-    );
+    tracing::error!("{} does not verify ({why}), {aside}: alerts of the last 24 h are told again", path.display());
 }
 
 #[cfg(test)]

@@ -152,8 +152,8 @@ impl Filter {
         let closing_is_told = self.under_way.as_ref().is_some_and(|under_way| under_way.closings.contains(account));
         let Some(known) = self.accounts.all.get_mut(account) else { return false };
         let closing = known.closing.take();
-        known.untold += u64::from(closing.is_some());
         let stands = !closing_is_told && known.standing.as_mut().map(|standing| standing.open = true).is_some();
+        known.untold += u64::from(stands && closing.is_some());
         self.settle(closing.map(|closing| closing.sources).unwrap_or_default());
         stands
     }
@@ -208,8 +208,7 @@ impl Filter {
             return None;
         }
         let free = |key: &crate::alert::Key, due: Instant| self.told.free_at(key).map_or(due, |free| free.max(due));
-        let (tests, entries): (Vec<_>, Vec<_>) =
-            self.queue.entries.iter().partition(|(key, _)| key.kind == Kind::Test);
+        let (tests, entries): (Vec<_>, Vec<_>) = self.queue.entries.iter().partition(|(key, _)| key.kind == Kind::Test);
         let entries = entries.into_iter().map(|(key, waiting)| free(key, waiting.due));
         let crowd = self.queue.crowd.values().map(|bundle| free(&bundle.sample.key(), bundle.due));
         let closings = self.accounts.all.iter().filter_map(|(account, known)| {
@@ -316,6 +315,7 @@ impl Filter {
         };
         if let Some(opening) = self.queue.entries.remove(&accounts::key(account)) {
             standing.open = true;
+            known.untold = known.untold.saturating_add(opening.times);
             self.settle(opening.sources);
         }
     }
@@ -396,4 +396,5 @@ fn explained_by(what: &What) -> Option<ExplainedBy> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)]
 mod tests;

@@ -16,14 +16,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use ractor::{Actor, ActorRef, SpawnErr};
 use tokio::sync::{Semaphore, oneshot};
 use ukai_protocol::secret::Secret;
 
-use actor::Sinks;
-pub use actor::Tested;
+pub use actor::{Sinks, Tested};
 pub use alert::{Alert, Source, What};
 use cursors::Cursors;
 use redact::Redactor;
@@ -86,8 +85,8 @@ impl Notifier {
         .await
     }
 
-    /// Every sink has its place on disk before anything happens.
-    async fn start_with(
+    /// With the sinks that `add` adds. Each has its place on disk before anything happens.
+    pub async fn start_with(
         setup: Setup,
         add: impl FnOnce(&mut Sinks, Option<Secret>, bool),
     ) -> Result<Self, SpawnErr> {
@@ -128,7 +127,7 @@ impl Notifier {
 
     /// Tells what still waits, then ends.
     pub async fn finish(&self) {
-        let deadline = Instant::now() + FINISH_DEADLINE;
+        let deadline = push::now() + FINISH_DEADLINE;
         let (answer, ended) = oneshot::channel();
         let asked = self.actor.cast(actor::Msg::Finish { until: deadline - SAVE_GRACE, answer });
         if asked.is_err() || tokio::time::timeout_at(deadline.into(), ended).await.is_err() {

@@ -24,7 +24,8 @@ pub fn tell_lost(count: u64) {
 
 /// Hours and minutes, UTC: it is a day old at most.
 fn time(at: SystemTime) -> String {
-    jiff::Timestamp::try_from(at).map_or_else(|_| "an unknown time".to_owned(), |at| at.strftime("%H:%M UTC").to_string())
+    jiff::Timestamp::try_from(at)
+        .map_or_else(|_| "an unknown time".to_owned(), |at| at.strftime("%H:%M UTC").to_string())
 }
 
 #[cfg(test)]

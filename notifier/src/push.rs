@@ -68,7 +68,7 @@ impl Push {
                 if let Some(Outcome::Dead(why)) = dead {
                     return self.die(why, 0, &deliver);
                 }
-            } else if let Some(message) = self.filter.poll_message(Instant::now()) {
+            } else if let Some(message) = self.filter.poll_message(now()) {
                 let outcome = self.attend(deliver.deliver(&message), None).await;
                 if self.came_of(outcome, &deliver) {
                     return;
@@ -79,7 +79,7 @@ impl Push {
                 let timer = self.filter.poll_timeout();
                 tokio::select! {
                     woken = self.woken() => self.take(woken),
-                    () = at(timer), if timer.is_some() => self.filter.handle_timeout(Instant::now()),
+                    () = at(timer), if timer.is_some() => self.filter.handle_timeout(now()),
                 }
             }
         }
@@ -114,10 +114,10 @@ impl Push {
 
     fn take(&mut self, woken: Woken) {
         match woken {
-            Woken::Alert(alert) => self.filter.handle_alert(alert, Instant::now()),
+            Woken::Alert(alert) => self.filter.handle_alert(alert, now()),
             Woken::Asked(asked) => self.asked.push_back(asked),
             Woken::Finish(at) => self.end(at),
-            Woken::Abandoned => self.end(Instant::now()),
+            Woken::Abandoned => self.end(now()),
         }
     }
 
@@ -130,7 +130,7 @@ impl Push {
     /// Takes in what is there, hands out what is settled, says what was lost.
     fn catch_up(&mut self) {
         while let Ok(alert) = self.alerts.try_recv() {
-            self.filter.handle_alert(alert, Instant::now());
+            self.filter.handle_alert(alert, now());
         }
         let filter = &mut self.filter;
         self.cursors.settle(self.name, std::iter::from_fn(|| filter.poll_settled()), SystemTime::now());
@@ -153,7 +153,7 @@ impl Push {
     /// Whether this was its last message.
     fn came_of(&mut self, outcome: Outcome, deliver: &impl Deliver) -> bool {
         let sink = self.name;
-        let lost = self.filter.handle_outcome(&outcome, Instant::now());
+        let lost = self.filter.handle_outcome(&outcome, now());
         match outcome {
             Outcome::Delivered => {}
             Outcome::Failed(why) => {
@@ -171,7 +171,7 @@ impl Push {
         }
         self.catch_up();
         self.remember(deliver);
-        self.finishing.is_some_and(|until| until <= Instant::now())
+        self.finishing.is_some_and(|until| until <= now())
     }
 
     /// It is dead for as long as it is configured as it is.
@@ -188,10 +188,15 @@ impl Push {
 
     fn remember(&mut self, deliver: &impl Deliver) {
         let clock = SystemTime::now();
-        let memory = self.filter.memory(Instant::now(), clock);
+        let memory = self.filter.memory(now(), clock);
         self.cursors.remember(self.name, memory, deliver.left_to_wait(), clock);
         self.cursors.save_soon();
     }
+}
+
+/// By the runtime's clock, which a test can move.
+pub fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 /// For ever, where there is nothing to wait for.

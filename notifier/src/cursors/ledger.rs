@@ -1,22 +1,25 @@
 //! What one sink has told and what it still owes, record by record.
 //!
 //! A cursor is one number for each log, and sinks settle out of order: the number on disk is the lowest record that is
-//! outstanding, less one. What was told beyond it may be told twice after a crash; nothing is lost.
+//! outstanding, less one; what is settled beyond it stands beside it. After a crash something may be told twice; nothing
+//! is lost. Moves of breakers are handed in again from the cursor on even so: one of them alone says nothing.
 
 #![deny(clippy::disallowed_methods)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use ukai_protocol::id::JobId;
 
-use crate::alert::{Alert, Source};
+use crate::alert::{Alert, Kind, Source};
 use crate::filter::memory::{Memory, ms};
 
 /// What is older is no news: it never goes out (spec §12).
 pub const OWED_FOR_MS: u64 = 24 * 60 * 60 * 1_000;
 /// More is never outstanding unless a sink has stopped; then its cursors stand still, which costs a second telling.
 const OUTSTANDING_MAX: usize = 65_536;
+/// Settled beyond the cursor: a key that is told too often holds it up for an hour. Those beyond this are told twice.
+const BEYOND_MAX: usize = 4_096;
 /// A sink that asked to be left alone for longer did so by a clock that was set since.
 const WAIT_MAX_MS: u64 = 24 * 60 * 60 * 1_000;
 
@@ -29,6 +32,9 @@ pub struct SinkCursors {
     /// All records of `supervisor/events.jsonl` up to this are settled.
     #[serde(default)]
     pub server: u64,
+    /// And these after it.
+    #[serde(default)]
+    pub beyond: BTreeSet<u64>,
     /// The same for the log of each job of which it has told lately.
     #[serde(default)]
     pub jobs: BTreeMap<JobId, JobCursor>,
@@ -65,11 +71,18 @@ pub struct Ledger {
     /// With the highest records that were settled, whatever is outstanding below them.
     pub kept: SinkCursors,
     /// As loaded: nothing at or before these is told again.
-    begun: (u64, BTreeMap<JobId, u64>),
+    begun: Begun,
     /// When each happened.
     server: BTreeMap<u64, u64>,
     jobs: BTreeMap<(JobId, u64), u64>,
     stopped: bool,
+}
+
+#[derive(Debug, Default)]
+struct Begun {
+    server: u64,
+    beyond: BTreeSet<u64>,
+    jobs: BTreeMap<JobId, u64>,
 }
 
 impl Ledger {
@@ -84,7 +97,9 @@ impl Ledger {
         }
         kept.wait_until_ms = kept.wait_until_ms.min(now_ms.saturating_add(WAIT_MAX_MS));
         let jobs = kept.jobs.iter().map(|(job, cursor)| (job.clone(), cursor.seq)).collect();
-        Ledger { begun: (kept.server, jobs), kept, ..Ledger::default() }
+        let begun = Begun { server: kept.server, beyond: kept.beyond.clone(), jobs };
+        kept.server = kept.beyond.last().map_or(kept.server, |last| kept.server.max(*last));
+        Ledger { begun, kept, ..Ledger::default() }
     }
 
     /// Whether it is to be handed to the sink. Then its record is outstanding until it is settled.
@@ -96,14 +111,20 @@ impl Ledger {
         }
         let Some(source) = &alert.source else { return true };
         let begun = match source {
-            Source::Server { seq } => *seq <= self.begun.0,
-            Source::Job { job, seq } => self.begun.1.get(job).is_some_and(|begun| seq <= begun),
+            Source::Server { seq } => {
+                let alone = alert.what.key().kind != Kind::Breaker;
+                *seq <= self.begun.server || (alone && self.begun.beyond.contains(seq))
+            }
+            Source::Job { job, seq } => self.begun.jobs.get(job).is_some_and(|begun| seq <= begun),
         };
         if begun {
             return false;
         }
         match source.clone() {
-            Source::Server { seq } => drop(self.server.insert(seq, at_ms)),
+            Source::Server { seq } => {
+                self.kept.beyond.remove(&seq);
+                self.server.insert(seq, at_ms);
+            }
             Source::Job { job, seq } => drop(self.jobs.insert((job, seq), at_ms)),
         }
         self.prune(now_ms);
@@ -119,6 +140,10 @@ impl Ledger {
             Source::Server { seq } => {
                 self.server.remove(&seq);
                 self.kept.server = self.kept.server.max(seq);
+                self.kept.beyond.insert(seq);
+                while self.kept.beyond.len() > BEYOND_MAX {
+                    self.kept.beyond.pop_first();
+                }
             }
             Source::Job { job, seq } => {
                 self.jobs.remove(&(job.clone(), seq));
@@ -152,10 +177,11 @@ impl Ledger {
         self.server.retain(|_, at_ms| !old(*at_ms));
         self.jobs.retain(|_, at_ms| !old(*at_ms));
         self.kept.jobs.retain(|_, cursor| !old(cursor.at_ms));
-        let mut cursors = self.kept.clone();
-        if let Some((lowest, _)) = self.server.first_key_value() {
-            cursors.server = cursors.server.min(lowest.saturating_sub(1));
-        }
+        let highest = self.kept.server;
+        let lowest = self.server.first_key_value().map(|(lowest, _)| lowest.saturating_sub(1));
+        let server = lowest.map_or(highest, |lowest| lowest.min(highest));
+        self.kept.beyond = self.kept.beyond.split_off(&server.saturating_add(1));
+        let mut cursors = SinkCursors { server, ..self.kept.clone() };
         for (job, seq) in self.jobs.keys() {
             if let Some(cursor) = cursors.jobs.get_mut(job) {
                 cursor.seq = cursor.seq.min(seq.saturating_sub(1));
@@ -201,7 +227,7 @@ mod tests {
         for (source, expected) in [
             (server(5), (2, None)),
             (job(4), (2, Some(1))),
-            (server(3), (8, Some(1))),
+            (server(3), (5, Some(1))),
             (server(9), (9, Some(1))),
             (job(2), (9, Some(4))),
         ] {
@@ -226,6 +252,27 @@ mod tests {
         }
         assert!(ledger.take_in(&alert(server(5), NOW, false), NOW), "it came after its successor");
         assert_eq!(shown(&mut ledger), (4, Some(3)));
+    }
+
+    #[test]
+    fn what_was_settled_out_of_order_is_known_after_a_restart_but_for_breakers() {
+        let mut before = Ledger::default();
+        for source in [server(3), server(5), server(6)] {
+            before.take_in(&alert(source, NOW, false), NOW);
+        }
+        before.settle(server(5), NOW);
+        before.settle(server(6), NOW);
+        let kept = before.cursors(NOW);
+        assert_eq!((kept.server, kept.beyond.iter().copied().collect()), (2, vec![5, 6]));
+        let mut ledger = Ledger::recall(kept, NOW);
+        let opened = What::BreakerOpened { account: "lab".to_owned(), why: String::new(), until: None };
+        assert!(ledger.take_in(&alert(server(3), NOW, true), NOW));
+        assert!(!ledger.take_in(&alert(server(5), NOW, true), NOW));
+        assert!(ledger.take_in(&Alert { what: opened, ..alert(server(6), NOW, true) }, NOW));
+        ledger.settle(server(3), NOW);
+        assert_eq!(ledger.cursors(NOW).server, 5);
+        ledger.settle(server(6), NOW);
+        assert_eq!(shown(&mut ledger), (6, None));
     }
 
     #[test]

@@ -81,7 +81,9 @@ impl Filter {
         let mut draft = Draft::default();
         let free = |key: &Key| key.kind != Kind::Test && self.told.is_free(key, now);
         let mut eligible: Vec<_> = self.queue.entries.extract_if(.., |key, _| free(key)).map(|(_, w)| w).collect();
-        let closings: Vec<_> = self.closings(now).collect();
+        // It is never only a number: who was told that an account is not asked wants to know of that one. It can wait.
+        let room = ENTRIES_MAX.saturating_sub(eligible.len());
+        let closings: Vec<_> = self.closings(now).take(room).collect();
         for account in closings {
             eligible.extend(self.take_closing(&account, &mut draft, now));
         }

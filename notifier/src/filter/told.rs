@@ -90,6 +90,7 @@ impl Told {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)]
 mod tests {
     use super::*;
     use crate::alert::Kind;
