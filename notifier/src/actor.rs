@@ -3,6 +3,7 @@
 //! No handler waits for a sink: each has a queue and a task of its own (`push`).
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -12,6 +13,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use ukai_protocol::job::Cause;
+use ukai_protocol::threads::Panicked;
 
 use crate::alert::{Alert, What};
 use crate::cursors::Cursors;
@@ -59,6 +61,14 @@ pub struct Sinks {
     /// Alerts that found no room on their way to the actor.
     overflow: Arc<AtomicU64>,
     finish: watch::Sender<Option<Instant>>,
+    /// Writes the cursors for as long as there are sinks.
+    saving: JoinHandle<()>,
+}
+
+impl Drop for Sinks {
+    fn drop(&mut self) {
+        self.saving.abort();
+    }
 }
 
 struct Handle {
@@ -80,6 +90,7 @@ impl Sinks {
     ) -> Self {
         let (clock, over) = (SystemTime::now(), owed.len().saturating_sub(OWED_MAX));
         cursors.begin(log::NAME, clock);
+        let saving = tokio::spawn(cursors.clone().keep_saving());
         let mut sinks = Sinks {
             cursors,
             redactor,
@@ -89,6 +100,7 @@ impl Sinks {
             pushes: Vec::new(),
             overflow,
             finish: watch::Sender::new(None),
+            saving,
         };
         if over > 0 {
             tracing::error!(
@@ -150,6 +162,24 @@ impl Sinks {
             }
         });
         self.pushes.push(Handle { name, alerts, tests, overflow, task });
+    }
+
+    fn handle(&mut self, message: Msg) {
+        match message {
+            Msg::Alert { alert, room } => {
+                self.alert(alert);
+                drop(room);
+            }
+            Msg::Test { answer } => self.test(answer),
+            Msg::Finish { until, answer } => self.finish(until, answer),
+        }
+        match self.overflow.swap(0, Ordering::Relaxed) {
+            0 => {}
+            lost => {
+                log::tell_lost(lost);
+                (self.lost)("every sink", lost);
+            }
+        }
     }
 
     fn redacted(&self, Alert { what, source, at, late }: Alert) -> Alert {
@@ -238,20 +268,9 @@ impl Actor for Hands {
     }
 
     async fn handle(&self, _: ActorRef<Msg>, message: Msg, sinks: &mut Sinks) -> Result<(), ActorProcessingErr> {
-        match message {
-            Msg::Alert { alert, room } => {
-                sinks.alert(alert);
-                drop(room);
-            }
-            Msg::Test { answer } => sinks.test(answer),
-            Msg::Finish { until, answer } => sinks.finish(until, answer),
-        }
-        match sinks.overflow.swap(0, Ordering::Relaxed) {
-            0 => {}
-            lost => {
-                log::tell_lost(lost);
-                (sinks.lost)("every sink", lost);
-            }
+        // What it touches is counters, queues and a mutex that is taken poisoned or not.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| sinks.handle(message))) {
+            tracing::error!("an alert was not handed to every sink: {}", Panicked::from(panic));
         }
         Ok(())
     }

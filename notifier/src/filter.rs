@@ -28,7 +28,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use ukai_protocol::job::CauseKind;
 
-use crate::alert::{Alert, Kind, Source, What};
+use crate::alert::{Alert, Key, Kind, Source, What};
 use crate::message::{Message, Outcome};
 use accounts::{Accounts, Closing, Standing};
 use class::Class;
@@ -63,7 +63,7 @@ pub struct Filter {
 /// What the message under way would have told.
 #[derive(Debug, Default)]
 struct UnderWay {
-    message_keys: Vec<crate::alert::Key>,
+    message_keys: Vec<Key>,
     sources: Vec<Source>,
     /// Accounts of whose breaker it tells by name that it opened, …
     openings: BTreeSet<String>,
@@ -207,7 +207,7 @@ impl Filter {
         if self.dead || self.under_way.is_some() {
             return None;
         }
-        let free = |key: &crate::alert::Key, due: Instant| self.told.free_at(key).map_or(due, |free| free.max(due));
+        let free = |key: &Key, due: Instant| self.told.free_at(key).map_or(due, |free| free.max(due));
         let (tests, entries): (Vec<_>, Vec<_>) = self.queue.entries.iter().partition(|(key, _)| key.kind == Kind::Test);
         let entries = entries.into_iter().map(|(key, waiting)| free(key, waiting.due));
         let crowd = self.queue.crowd.values().map(|bundle| free(&bundle.sample.key(), bundle.due));
@@ -217,7 +217,7 @@ impl Filter {
         });
         let message = entries.chain(crowd).chain(closings).min();
         let message = message.map(|at| self.pace.next().map_or(at, |next| next.max(at)));
-        let test = tests.into_iter().map(|(_, waiting)| waiting.due).min();
+        let test = self.queue.entries.get(&What::Test.key()).map(|waiting| waiting.due);
         let held = self.accounts.all.values().filter_map(|known| known.standing.as_ref());
         let held = held.filter(|standing| !standing.meanwhile.is_empty()).map(|standing| standing.inhibits_until).min();
         message.into_iter().chain(test).chain(held).min()

@@ -97,7 +97,6 @@ impl Notifier {
         let mut sinks = Sinks::new(cursors.clone(), Redactor::new(secrets), on_lost, owed, lost.clone());
         add(&mut sinks, discord, desktop);
         cursors.save().await;
-        tokio::spawn(cursors.clone().keep_saving());
         let (actor, _) = Actor::spawn(None, actor::Hands, sinks).await?;
         Ok(Notifier { actor, cursors, room: Arc::new(Semaphore::new(ALERTS_MAX)), lost })
     }

@@ -20,6 +20,8 @@ pub const OWED_FOR_MS: u64 = 24 * 60 * 60 * 1_000;
 const OUTSTANDING_MAX: usize = 65_536;
 /// Settled beyond the cursor: a key that is told too often holds it up for an hour. Those beyond this are told twice.
 const BEYOND_MAX: usize = 4_096;
+/// Jobs whose cursors are kept: a busy day has fewer. Beyond it, what was told of the oldest tenth may be told twice.
+const JOBS_MAX: usize = 100_000;
 /// A sink that asked to be left alone for longer did so by a clock that was set since.
 const WAIT_MAX_MS: u64 = 24 * 60 * 60 * 1_000;
 
@@ -149,7 +151,19 @@ impl Ledger {
                 self.jobs.remove(&(job.clone(), seq));
                 let cursor = self.kept.jobs.entry(job).or_default();
                 *cursor = JobCursor { seq: cursor.seq.max(seq), at_ms: now_ms };
+                self.bound_jobs();
             }
+        }
+    }
+
+    fn bound_jobs(&mut self) {
+        if self.kept.jobs.len() <= JOBS_MAX {
+            return;
+        }
+        let mut by_age: Vec<_> = self.kept.jobs.iter().map(|(job, cursor)| (cursor.at_ms, job.clone())).collect();
+        by_age.sort_unstable();
+        for (_, job) in by_age.drain(..JOBS_MAX / 10) {
+            self.kept.jobs.remove(&job);
         }
     }
 
@@ -300,6 +314,22 @@ mod tests {
         assert_eq!(shown(&mut ledger), (2, Some(2)));
         let later = ledger.cursors(NOW + 25 * HOUR);
         assert_eq!((later.server, later.jobs.len()), (5, 0));
+    }
+
+    #[test]
+    fn only_so_many_jobs_are_kept_and_the_oldest_go_first() {
+        let mut ledger = Ledger::default();
+        let of = |number: u64| {
+            let [.., a, b, c, d, e] = number.to_be_bytes();
+            Source::Job { job: JobId::from_random([a, b, c, d, e]), seq: 1 }
+        };
+        // The last by name are the oldest.
+        for number in (0..=JOBS_MAX as u64).rev() {
+            ledger.settle(of(number), NOW - number);
+        }
+        assert_eq!(ledger.kept.jobs.len(), JOBS_MAX - JOBS_MAX / 10 + 1);
+        let Source::Job { job: newest, .. } = of(0) else { unreachable!("it is of a job") };
+        assert!(ledger.kept.jobs.contains_key(&newest));
     }
 
     #[test]

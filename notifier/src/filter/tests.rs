@@ -1,13 +1,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use rand::SeedableRng as _;
 use rand::rngs::StdRng;
-use rand::{Rng as _, SeedableRng as _};
 use ukai_protocol::id::{BatchId, JobId};
 use ukai_protocol::job::{Cause, Limit};
 
 use super::*;
-use crate::alert::Key;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -476,6 +475,49 @@ fn a_thousand_flaps_in_an_hour_are_two_messages_at_most() {
     }
 }
 
+#[test]
+fn weeks_of_storms_and_restarts_keep_the_promises() {
+    for seed in 0..4 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut world = World::new();
+        // By account, as a person would say it: the reference.
+        let mut really_open: BTreeMap<&str, bool> = BTreeMap::new();
+        let start = world.now;
+        while world.now < start + HOUR * 24 * 14 {
+            let account = ["a", "b", "c"][random.random_range(0..3)];
+            // Storms of an hour, then peace for one.
+            let stormy = (world.now.duration_since(start).as_secs() / 3_600).is_multiple_of(2);
+            match random.random_range(0..10) {
+                0..3 => {
+                    let open = really_open.entry(account).or_default();
+                    *open = !*open;
+                    let what = if *open { opened(account) } else { closed(account) };
+                    world.alert(what);
+                }
+                3..7 => drop(world.alert(aborted_by(random.random_range(0..500), Some(account), CauseKind::Attempts))),
+                7 => drop(world.alert(limit_near(random.random_range(0..500)))),
+                8 => world.restart(random.random_range(0..2) == 0),
+                _ => drop(world.alert(batch_done())),
+            }
+            world.pass(SECOND * random.random_range(0..if stormy { 120 } else { 3_000 }));
+        }
+        world.pass(HOUR * 48);
+        world.keep_the_promises();
+        assert_eq!((world.owed(), world.filter.remembered), (0, 0));
+        let mut believed_open: BTreeMap<&str, bool> = really_open.keys().map(|account| (*account, false)).collect();
+        for entry in world.arrived.iter().flat_map(|(_, message)| &message.entries) {
+            for (account, open) in &mut believed_open {
+                match &entry.what {
+                    What::BreakerOpened { account: of, .. } if of == account => *open = true,
+                    What::BreakerClosed { account: of, .. } if of == account => *open = false,
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!(believed_open, really_open, "seed {seed}");
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Alert(What),
@@ -561,8 +603,8 @@ proptest! {
         for account in ["a", "b", "c"] {
             let key = accounts::key(account);
             let is = last(&|what| what.key() == key);
-            let entries = world.arrived.iter().flat_map(|(_, message)| &message.entries);
-            let told = entries.filter(|entry| entry.what.key() == key).next_back().map(|entry| entry.what.clone());
+            let mut entries = world.arrived.iter().flat_map(|(_, message)| &message.entries);
+            let told = entries.rfind(|entry| entry.what.key() == key).map(|entry| entry.what.clone());
             let open = |what: &Option<What>| matches!(what, Some(What::BreakerOpened { .. }));
             // Of what a person has reset, they know that it is closed.
             if open(&is) || !world.alerts.contains(&reset(account)) {
