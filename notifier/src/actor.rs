@@ -1,38 +1,308 @@
 //! Hands alerts to the sinks, in order.
+//!
+//! No handler waits for a sink: each has a queue and a task of its own (`push`).
 
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use ukai_protocol::job::Cause;
+use ukai_protocol::threads::Panicked;
 
-use crate::{Alert, log};
+use crate::alert::{Alert, What};
+use crate::cursors::Cursors;
+use crate::filter::Filter;
+use crate::message::Deliver;
+use crate::push::{Asked, Push, QUEUE_MAX, TESTS_MAX, now};
+use crate::redact::Redactor;
+use crate::{Lost, log};
+
+/// A test that has not arrived by then has not arrived.
+const TEST_DEADLINE: Duration = Duration::from_secs(10);
+/// What an earlier process left behind: more than a person reads, and the newest of it says most.
+const OWED_MAX: usize = 4_096;
+/// Of one text of an alert: Discord shows as much of one (an embed's description), the desktop less.
+const TEXT_BYTES_MAX: usize = 4_096;
+
+/// How a test of each sink went.
+pub type Tested = Vec<(String, Result<(), String>)>;
 
 pub enum Msg {
     /// `room` is given back when the alert is told.
-    Alert { alert: Alert, room: OwnedSemaphorePermit },
+    Alert {
+        alert: Alert,
+        room: OwnedSemaphorePermit,
+    },
+    Test {
+        answer: oneshot::Sender<Tested>,
+    },
+    /// Nothing comes after it. Answered when all sinks have ended, which they do by `until`.
+    Finish {
+        until: Instant,
+        answer: oneshot::Sender<()>,
+    },
 }
 
-pub struct Sinks;
+/// The sinks that are told of alerts, before the first one comes.
+pub struct Sinks {
+    cursors: Arc<Cursors>,
+    redactor: Redactor,
+    lost: Lost,
+    owed: Vec<Alert>,
+    /// Of these, so many are too old to be told, and stay owed.
+    over: usize,
+    pushes: Vec<Handle>,
+    /// Alerts that found no room on their way to the actor.
+    overflow: Arc<AtomicU64>,
+    finish: watch::Sender<Option<Instant>>,
+    /// Writes the cursors for as long as there are sinks.
+    saving: JoinHandle<()>,
+}
 
-impl Actor for Sinks {
-    type Msg = Msg;
-    /// Alerts that found no room.
-    type State = Arc<AtomicU64>;
-    type Arguments = Arc<AtomicU64>;
+impl Drop for Sinks {
+    fn drop(&mut self) {
+        self.saving.abort();
+    }
+}
 
-    async fn pre_start(&self, _: ActorRef<Msg>, lost: Arc<AtomicU64>) -> Result<Self::State, ActorProcessingErr> {
-        Ok(lost)
+struct Handle {
+    name: &'static str,
+    alerts: mpsc::Sender<Alert>,
+    tests: mpsc::Sender<Asked>,
+    overflow: Arc<AtomicU64>,
+    task: JoinHandle<()>,
+}
+
+impl Sinks {
+    /// `owed`: in order. The log is told of it at once.
+    pub(crate) fn new(
+        cursors: Arc<Cursors>,
+        redactor: Redactor,
+        lost: Lost,
+        owed: Vec<Alert>,
+        overflow: Arc<AtomicU64>,
+    ) -> Self {
+        let (clock, over) = (SystemTime::now(), owed.len().saturating_sub(OWED_MAX));
+        cursors.begin(log::NAME, clock);
+        let saving = tokio::spawn(cursors.clone().keep_saving());
+        let mut sinks = Sinks {
+            cursors,
+            redactor,
+            lost,
+            owed: Vec::new(),
+            over,
+            pushes: Vec::new(),
+            overflow,
+            finish: watch::Sender::new(None),
+            saving,
+        };
+        if over > 0 {
+            tracing::error!(
+                "{over} alerts of an earlier process are too many to tell; `ukai ls` shows what they were about"
+            );
+            (sinks.lost)("every sink", over as u64);
+        }
+        sinks.owed = owed.into_iter().map(|alert| sinks.redacted(Alert { late: true, ..alert })).collect();
+        for alert in &sinks.owed[over..] {
+            sinks.tell_log(alert, clock);
+        }
+        sinks
     }
 
-    async fn handle(&self, _: ActorRef<Msg>, message: Msg, lost: &mut Self::State) -> Result<(), ActorProcessingErr> {
-        let Msg::Alert { alert, room } = message;
-        log::tell(&alert);
-        drop(room);
-        match lost.swap(0, Ordering::Relaxed) {
+    /// For how long an earlier process was asked to leave that sink alone.
+    #[must_use]
+    pub fn left_to_wait(&self, sink: &str) -> Option<Duration> {
+        self.cursors.left_to_wait(sink, SystemTime::now())
+    }
+
+    /// Begins a sink, with what it owes. One that died and is configured as it was then is not begun.
+    pub fn add(&mut self, deliver: impl Deliver + 'static) {
+        let (name, begun, clock) = (deliver.name(), now(), SystemTime::now());
+        let kept = self.cursors.begin(name, clock);
+        if let Some(dead) = kept.dead {
+            if deliver.identity().as_ref() == Some(&dead.identity) {
+                tracing::error!(sink = name, "the sink is not used: {}; configure it anew, then start again", dead.why);
+                return self.cursors.stop(name, Some(dead));
+            }
+            self.cursors.revive(name);
+        }
+        let mut filter = Filter::new(kept.filter, begun, clock);
+        for (alert, number) in self.owed.iter().zip(0..) {
+            if self.cursors.take_in(name, alert, clock) && number >= self.over {
+                filter.handle_alert(alert.clone(), begun);
+            }
+        }
+        let (alerts, alerts_of) = mpsc::channel(QUEUE_MAX);
+        let (tests, tests_of) = mpsc::channel(TESTS_MAX);
+        let overflow = Arc::new(AtomicU64::new(0));
+        let push = Push {
+            name,
+            filter,
+            alerts: alerts_of,
+            tests: tests_of,
+            finish: self.finish.subscribe(),
+            cursors: self.cursors.clone(),
+            lost: self.lost.clone(),
+            overflow: overflow.clone(),
+            asked: VecDeque::new(),
+            finishing: None,
+        };
+        let running = tokio::spawn(push.run(deliver));
+        let cursors = self.cursors.clone();
+        let task = tokio::spawn(async move {
+            if let Err(error) = running.await {
+                tracing::error!(sink = name, %error, "the sink's task failed; it tells nothing more until the next start");
+                cursors.stop(name, None);
+            }
+        });
+        self.pushes.push(Handle { name, alerts, tests, overflow, task });
+    }
+
+    fn handle(&mut self, message: Msg) {
+        match message {
+            Msg::Alert { alert, room } => {
+                self.alert(alert);
+                drop(room);
+            }
+            Msg::Test { answer } => self.test(answer),
+            Msg::Finish { until, answer } => self.finish(until, answer),
+        }
+        match self.overflow.swap(0, Ordering::Relaxed) {
             0 => {}
-            lost => log::tell_lost(lost),
+            lost => {
+                log::tell_lost(lost);
+                (self.lost)("every sink", lost);
+            }
+        }
+    }
+
+    fn redacted(&self, Alert { what, source, at, late }: Alert) -> Alert {
+        Alert { what: redacted(what, &|text| shortened(self.redactor.redacted(&text))), source, at, late }
+    }
+
+    fn tell_log(&self, alert: &Alert, clock: SystemTime) {
+        if self.cursors.take_in(log::NAME, alert, clock) {
+            log::tell(alert);
+            self.cursors.settle(log::NAME, alert.source.clone(), clock);
+        }
+    }
+
+    fn alert(&self, alert: Alert) {
+        let clock = SystemTime::now();
+        let alert = self.redacted(alert);
+        self.tell_log(&alert, clock);
+        for Handle { name, alerts, overflow, .. } in &self.pushes {
+            if !self.cursors.take_in(name, &alert, clock) {
+                continue;
+            }
+            // One that has ended has said so, and its cursors stand still.
+            if let Err(TrySendError::Full(_)) = alerts.try_send(alert.clone()) {
+                overflow.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The log is told at once; the others say it in their time.
+    fn test(&self, answer: oneshot::Sender<Tested>) {
+        log::tell(&Alert { what: What::Test, source: None, at: SystemTime::now(), late: false });
+        let until = now() + TEST_DEADLINE;
+        let asked = self.pushes.iter().map(|push| {
+            let (answer, answered) = oneshot::channel();
+            let taken = push.tests.try_send(Asked { until, answer }).map_err(|error| match error {
+                TrySendError::Full(_) => format!("{TESTS_MAX} tests wait for it already"),
+                TrySendError::Closed(_) => "it takes no more messages; the log says why".to_owned(),
+            });
+            (push.name, taken.map(|()| answered))
+        });
+        let asked: Vec<_> = asked.collect();
+        tokio::spawn(async move {
+            let mut tested = vec![(log::NAME.to_owned(), Ok(()))];
+            for (name, asked) in asked {
+                let went = match asked {
+                    Err(why) => Err(why),
+                    Ok(answered) => match tokio::time::timeout_at(until.into(), answered).await {
+                        Ok(Ok(went)) => went,
+                        Ok(Err(_)) => Err("it ended before it was asked".to_owned()),
+                        Err(_) => Err("it has not answered in time; another message may be under way".to_owned()),
+                    },
+                };
+                tested.push((name.to_owned(), went));
+            }
+            // Whoever asked may have gone.
+            let _ = answer.send(tested);
+        });
+    }
+
+    fn finish(&mut self, until: Instant, answer: oneshot::Sender<()>) {
+        self.finish.send_replace(Some(until));
+        let ending: Vec<_> = self.pushes.drain(..).map(|push| push.task).collect();
+        let cursors = self.cursors.clone();
+        tokio::spawn(async move {
+            for task in ending {
+                if let Err(error) = task.await {
+                    tracing::error!(%error, "a sink's task could not be waited for");
+                }
+            }
+            cursors.save().await;
+            // Whoever waited may have gone.
+            let _ = answer.send(());
+        });
+    }
+}
+
+pub struct Hands;
+
+impl Actor for Hands {
+    type Msg = Msg;
+    type State = Sinks;
+    type Arguments = Sinks;
+
+    async fn pre_start(&self, _: ActorRef<Msg>, sinks: Sinks) -> Result<Sinks, ActorProcessingErr> {
+        Ok(sinks)
+    }
+
+    async fn handle(&self, _: ActorRef<Msg>, message: Msg, sinks: &mut Sinks) -> Result<(), ActorProcessingErr> {
+        // What it touches is counters, queues and a mutex that is taken poisoned or not.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| sinks.handle(message))) {
+            tracing::error!("an alert was not handed to every sink: {}", Panicked::from(panic));
         }
         Ok(())
     }
+}
+
+/// Every text in it that somebody else wrote.
+fn redacted(what: What, text: &dyn Fn(String) -> String) -> What {
+    match what {
+        What::JobAborted { job, name, account, cause: Cause { kind, detail } } => {
+            let cause = Cause { kind, detail: text(detail) };
+            What::JobAborted { job, name: text(name), account: account.map(text), cause }
+        }
+        What::Attention { job, name, why } => What::Attention { job, name: text(name), why: text(why) },
+        What::LimitNear { job, name, limit, used, max } => What::LimitNear { job, name: text(name), limit, used, max },
+        What::BreakerOpened { account, why, until } => {
+            What::BreakerOpened { account: text(account), why: text(why), until }
+        }
+        What::BreakerClosed { account, by_person } => What::BreakerClosed { account: text(account), by_person },
+        What::Quarantined { subject, why } => What::Quarantined { subject: text(subject), why: text(why) },
+        What::BatchDone { batch, name, completed, other } => {
+            What::BatchDone { batch, name: text(name), completed, other }
+        }
+        What::Lost { sink, count } => What::Lost { sink: text(sink), count },
+        What::StartsPaused { .. } | What::Test => what,
+    }
+}
+
+/// After redaction: a key that is cut is no longer known.
+fn shortened(mut text: String) -> String {
+    if text.len() > TEXT_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        text.push('…');
+    }
+    text
 }

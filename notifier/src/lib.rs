@@ -5,28 +5,41 @@
 
 mod actor;
 pub mod alert;
+mod cursors;
+mod filter;
 mod log;
 pub mod message;
+mod push;
 pub mod redact;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ractor::{Actor, ActorRef, SpawnErr};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use ukai_protocol::secret::Secret;
 
+pub use actor::{Sinks, Tested};
 pub use alert::{Alert, Source, What};
+use cursors::Cursors;
+use redact::Redactor;
 
 /// Alerts that wait for the sinks: every job of a large batch ending at once.
 pub const ALERTS_MAX: usize = 1_024;
+/// A process that ends waits this long for its sinks (spec §12) …
+const FINISH_DEADLINE: Duration = Duration::from_secs(5);
+/// … of which this is left to write down what they have not told.
+const SAVE_GRACE: Duration = Duration::from_millis(500);
+
+/// Told of a sink and of how many alerts it could not deliver, once for each message.
+pub type Lost = Arc<dyn Fn(&str, u64) + Send + Sync>;
 
 /// What it needs to know to begin.
-#[derive(Debug, Default)]
 pub struct Setup {
-    /// `supervisor/cursors.json`.
+    /// `supervisor/cursors.json`; empty: nothing is remembered.
     pub cursors: PathBuf,
     /// What no sink may tell.
     pub secrets: Vec<Secret>,
@@ -35,68 +48,93 @@ pub struct Setup {
     pub desktop: bool,
     /// What happened lately, in order, as the logs tell: each sink is told what it does not know yet.
     pub owed: Vec<Alert>,
+    pub lost: Lost,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let (cursors, secrets, owed) = (PathBuf::new(), Vec::new(), Vec::new());
+        Setup { cursors, secrets, discord: None, desktop: false, owed, lost: Arc::new(|_, _| ()) }
+    }
+}
+
+impl fmt::Debug for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Setup { cursors, discord, desktop, owed, .. } = self;
+        let mut shown = f.debug_struct("Setup");
+        shown.field("cursors", cursors).field("discord", discord).field("desktop", desktop);
+        shown.field("owed", &owed.len()).finish_non_exhaustive()
+    }
 }
 
 /// A handle to the sinks. The last one to be dropped ends them.
 #[derive(Clone, Debug)]
 pub struct Notifier {
     actor: ActorRef<actor::Msg>,
+    cursors: Arc<Cursors>,
     room: Arc<Semaphore>,
     lost: Arc<AtomicU64>,
 }
 
 impl Notifier {
-    pub async fn start(_setup: Setup) -> Result<Self, SpawnErr> {
+    pub async fn start(setup: Setup) -> Result<Self, SpawnErr> {
+        Self::start_with(setup, |_sinks, _discord, _desktop| {
+            // The Discord sink is constructed and added here.
+            // The desktop sink is constructed and added here.
+        })
+        .await
+    }
+
+    /// With the sinks that `add` adds. Each has its place on disk before anything happens.
+    pub async fn start_with(
+        setup: Setup,
+        add: impl FnOnce(&mut Sinks, Option<Secret>, bool),
+    ) -> Result<Self, SpawnErr> {
+        let Setup { cursors, secrets, discord, desktop, owed, lost: on_lost } = setup;
+        let cursors = tokio::task::spawn_blocking(move || Cursors::load(cursors, SystemTime::now()));
+        let cursors = Arc::new(cursors.await.map_err(|error| SpawnErr::StartupFailed(error.into()))?);
         let lost = Arc::new(AtomicU64::new(0));
-        let (actor, _) = Actor::spawn(None, actor::Sinks, lost.clone()).await?;
-        Ok(Notifier { actor, room: Arc::new(Semaphore::new(ALERTS_MAX)), lost })
+        let mut sinks = Sinks::new(cursors.clone(), Redactor::new(secrets), on_lost, owed, lost.clone());
+        add(&mut sinks, discord, desktop);
+        cursors.save().await;
+        let (actor, _) = Actor::spawn(None, actor::Hands, sinks).await?;
+        Ok(Notifier { actor, cursors, room: Arc::new(Semaphore::new(ALERTS_MAX)), lost })
     }
 
     /// Never waits.
     pub fn alert(&self, alert: Alert) {
         let handed_over = match self.room.clone().try_acquire_owned() {
             Ok(room) => self.actor.cast(actor::Msg::Alert { alert, room }).is_ok(),
-            Err(_) => false,
+            Err(_) => {
+                self.cursors.owe(&alert, SystemTime::now());
+                false
+            }
         };
         if !handed_over {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Has each sink tell something now; how each fared.
-    pub async fn test(&self) -> Vec<(String, Result<(), String>)> {
-        Vec::new()
+    /// Sends a test to every sink now. How that went, within ten seconds.
+    pub async fn test(&self) -> Tested {
+        let (answer, tested) = oneshot::channel();
+        match self.actor.cast(actor::Msg::Test { answer }) {
+            Ok(()) => tested.await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        }
     }
 
     /// Tells what still waits, then ends.
     pub async fn finish(&self) {
-        if let Err(error) = self.actor.drain_and_wait(Some(FINISH_DEADLINE)).await {
-            tracing::warn!(%error, "alerts were left behind");
+        let deadline = push::now() + FINISH_DEADLINE;
+        let (answer, ended) = oneshot::channel();
+        let asked = self.actor.cast(actor::Msg::Finish { until: deadline - SAVE_GRACE, answer });
+        if asked.is_err() || tokio::time::timeout_at(deadline.into(), ended).await.is_err() {
+            tracing::warn!("alerts were left behind");
         }
+        self.actor.stop(None);
     }
 }
-
-/// A process that ends waits this long for its sinks (spec §12).
-const FINISH_DEADLINE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
-mod tests {
-    use std::time::SystemTime;
-
-    use super::*;
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn what_does_not_fit_is_counted_and_nobody_waits() {
-        let notifier = Notifier::start(Setup::default()).await.expect("it starts");
-        let what = What::StartsPaused { pause: Duration::from_secs(60) };
-        let alert = Alert { what, source: None, at: SystemTime::UNIX_EPOCH, late: false };
-        // The actor cannot run before this task gives way.
-        for _ in 0..ALERTS_MAX + 3 {
-            notifier.alert(alert.clone());
-        }
-        assert_eq!(notifier.lost.load(Ordering::Relaxed), 3);
-        notifier.finish().await;
-        assert_eq!(notifier.lost.load(Ordering::Relaxed), 0, "told in the log");
-        assert_eq!(notifier.room.available_permits(), ALERTS_MAX);
-    }
-}
+mod tests;

@@ -51,4 +51,10 @@ pub trait Deliver: Send {
     fn left_to_wait(&self) -> Option<Duration> {
         None
     }
+
+    /// A hash of what it was configured with (never that itself). A sink that is dead stays so while this is the same;
+    /// None: it is tried again with each start.
+    fn identity(&self) -> Option<String> {
+        None
+    }
 }

@@ -1,0 +1,223 @@
+//! The task of one sink that is sent messages: what waits for it, what is under way, how it ends.
+//!
+//! A delivery may take an hour (it was asked to wait). Meanwhile alerts are taken in all the same, and only what the
+//! filter keeps takes memory.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::Lost;
+use crate::alert::{Alert, What};
+use crate::cursors::Cursors;
+use crate::cursors::ledger::DeadSink;
+use crate::filter::Filter;
+use crate::message::{Deliver, Entry, Message, Outcome};
+
+/// What one sink's task is behind in taking in; it takes in at once unless the machine stands still.
+pub const QUEUE_MAX: usize = 1_024;
+/// People who ask for a test at once.
+pub const TESTS_MAX: usize = 8;
+
+/// Somebody wants to see a message arrive, and waits.
+#[derive(Debug)]
+pub struct Asked {
+    /// Not later than this.
+    pub until: Instant,
+    pub answer: oneshot::Sender<Result<(), String>>,
+}
+
+pub struct Push {
+    pub name: &'static str,
+    pub filter: Filter,
+    pub alerts: mpsc::Receiver<Alert>,
+    pub tests: mpsc::Receiver<Asked>,
+    /// When the process gives up waiting, once it ends.
+    pub finish: watch::Receiver<Option<Instant>>,
+    pub cursors: Arc<Cursors>,
+    pub lost: Lost,
+    /// Alerts that found no room in `alerts`.
+    pub overflow: Arc<AtomicU64>,
+    pub asked: VecDeque<Asked>,
+    pub finishing: Option<Instant>,
+}
+
+/// Something of it happened.
+enum Woken {
+    Alert(Alert),
+    Asked(Asked),
+    Finish(Instant),
+    /// The handle is gone, and with it whoever could ask for anything.
+    Abandoned,
+}
+
+impl Push {
+    /// Until the process ends or the sink is dead.
+    pub async fn run(mut self, mut deliver: impl Deliver) {
+        loop {
+            self.catch_up();
+            if let Some(asked) = self.next_asked() {
+                let outcome = self.attend(deliver.deliver(&test()), Some(asked.until)).await;
+                self.remember(&deliver);
+                let dead = matches!(outcome, Outcome::Dead(_)).then(|| outcome.clone());
+                // Whoever asked may have gone.
+                let _ = asked.answer.send(said(outcome));
+                if let Some(Outcome::Dead(why)) = dead {
+                    return self.die(why, 0, &deliver);
+                }
+            } else if let Some(message) = self.filter.poll_message(now()) {
+                let outcome = self.attend(deliver.deliver(&message), None).await;
+                if self.came_of(outcome, &deliver) {
+                    return;
+                }
+            } else if self.finishing.is_some() {
+                return self.remember(&deliver);
+            } else {
+                let timer = self.filter.poll_timeout();
+                tokio::select! {
+                    woken = self.woken() => self.take(woken),
+                    () = at(timer), if timer.is_some() => self.filter.handle_timeout(now()),
+                }
+            }
+        }
+    }
+
+    /// Waits for a delivery and takes in what comes meanwhile. Unsent: `until` or the end of the process came first.
+    async fn attend(&mut self, delivery: impl Future<Output = Outcome>, until: Option<Instant>) -> Outcome {
+        tokio::pin!(delivery);
+        loop {
+            self.catch_up();
+            let until = until.into_iter().chain(self.finishing).min();
+            tokio::select! {
+                biased;
+                outcome = &mut delivery => return outcome,
+                () = at(until), if until.is_some() => return Outcome::Unsent,
+                woken = self.woken(), if self.finishing.is_none() => self.take(woken),
+            }
+        }
+    }
+
+    async fn woken(&mut self) -> Woken {
+        tokio::select! {
+            biased;
+            Some(alert) = self.alerts.recv() => Woken::Alert(alert),
+            Some(asked) = self.tests.recv() => Woken::Asked(asked),
+            finish = self.finish.wait_for(Option::is_some) => match finish.ok().and_then(|at| *at) {
+                Some(at) => Woken::Finish(at),
+                None => Woken::Abandoned,
+            },
+        }
+    }
+
+    fn take(&mut self, woken: Woken) {
+        match woken {
+            Woken::Alert(alert) => self.filter.handle_alert(alert, now()),
+            Woken::Asked(asked) => self.asked.push_back(asked),
+            Woken::Finish(at) => self.end(at),
+            Woken::Abandoned => self.end(now()),
+        }
+    }
+
+    fn end(&mut self, at: Instant) {
+        self.finishing = Some(at);
+        self.catch_up();
+        self.filter.flush();
+    }
+
+    /// Takes in what is there, hands out what is settled, says what was lost.
+    fn catch_up(&mut self) {
+        while let Ok(alert) = self.alerts.try_recv() {
+            self.filter.handle_alert(alert, now());
+        }
+        let filter = &mut self.filter;
+        self.cursors.settle(self.name, std::iter::from_fn(|| filter.poll_settled()), SystemTime::now());
+        let overflow = self.overflow.swap(0, Ordering::Relaxed);
+        if overflow > 0 {
+            tracing::error!(sink = self.name, "{overflow} alerts found no room; they are told after the next start");
+            (self.lost)(self.name, overflow);
+        }
+    }
+
+    fn next_asked(&mut self) -> Option<Asked> {
+        while let Some(asked) = self.asked.pop_front() {
+            if !asked.answer.is_closed() {
+                return Some(asked);
+            }
+        }
+        None
+    }
+
+    /// Whether this was its last message.
+    fn came_of(&mut self, outcome: Outcome, deliver: &impl Deliver) -> bool {
+        let sink = self.name;
+        let lost = self.filter.handle_outcome(&outcome, now());
+        match outcome {
+            Outcome::Delivered => {}
+            Outcome::Failed(why) => {
+                tracing::error!(sink, why, "alerts could not be delivered; they are told after the next start");
+            }
+            Outcome::Dropped(why) => tracing::error!(sink, why, "alerts were refused"),
+            Outcome::Unsent => tracing::warn!(sink, "alerts were left behind; they are told after the next start"),
+            Outcome::Dead(why) => {
+                self.die(why, lost, deliver);
+                return true;
+            }
+        }
+        if lost > 0 {
+            (self.lost)(sink, lost);
+        }
+        self.catch_up();
+        self.remember(deliver);
+        self.finishing.is_some_and(|until| until <= now())
+    }
+
+    /// It is dead for as long as it is configured as it is.
+    fn die(&mut self, why: String, lost: u64, deliver: &impl Deliver) {
+        tracing::error!(sink = self.name, why, "the sink takes no more alerts; configure it anew, then start again");
+        if lost > 0 {
+            (self.lost)(self.name, lost);
+        }
+        self.catch_up();
+        self.remember(deliver);
+        self.cursors.stop(self.name, deliver.identity().map(|identity| DeadSink { identity, why }));
+        self.cursors.save_soon();
+    }
+
+    fn remember(&mut self, deliver: &impl Deliver) {
+        let clock = SystemTime::now();
+        let memory = self.filter.memory(now(), clock);
+        self.cursors.remember(self.name, memory, deliver.left_to_wait(), clock);
+        self.cursors.save_soon();
+    }
+}
+
+/// By the runtime's clock, which a test can move.
+pub fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// For ever, where there is nothing to wait for.
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn test() -> Message {
+    let entry = Entry { what: What::Test, times: 1, at: SystemTime::now(), late: false };
+    Message { entries: vec![entry], more: Vec::new() }
+}
+
+fn said(outcome: Outcome) -> Result<(), String> {
+    match outcome {
+        Outcome::Delivered => Ok(()),
+        Outcome::Failed(why) => Err(why),
+        Outcome::Dropped(why) => Err(format!("it refused the message: {why}")),
+        Outcome::Dead(why) => Err(format!("it takes no more messages: {why}")),
+        Outcome::Unsent => Err("it has not answered in time".to_owned()),
+    }
+}

@@ -1,0 +1,285 @@
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Instant, UNIX_EPOCH};
+
+use tempfile::TempDir;
+use ukai_protocol::id::JobId;
+use ukai_protocol::job::{Cause, CauseKind};
+
+use super::*;
+use crate::message::{Deliver, Message, Outcome};
+
+type Seen = Arc<Mutex<Vec<Message>>>;
+
+#[derive(Clone)]
+enum Act {
+    Say(Outcome),
+    Hang,
+    Panic,
+}
+
+/// A sink that does as it is told, and well when it is told nothing.
+#[derive(Clone)]
+struct Fake {
+    name: &'static str,
+    acts: VecDeque<Act>,
+    seen: Seen,
+    identity: Option<String>,
+}
+
+impl Fake {
+    fn new(name: &'static str, acts: impl IntoIterator<Item = Act>) -> Self {
+        Fake { name, acts: acts.into_iter().collect(), seen: Seen::default(), identity: Some("one".to_owned()) }
+    }
+
+    fn seen(&self) -> Vec<String> {
+        let seen = self.seen.lock().expect("no panic");
+        let entries = seen.iter().flat_map(|message| &message.entries);
+        entries.map(|entry| format!("{}{}", entry.what, if entry.late { " (late)" } else { "" })).collect()
+    }
+}
+
+impl Deliver for Fake {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    async fn deliver(&mut self, message: &Message) -> Outcome {
+        match self.acts.pop_front().unwrap_or(Act::Say(Outcome::Delivered)) {
+            Act::Say(outcome) => {
+                if outcome == Outcome::Delivered {
+                    self.seen.lock().expect("no panic").push(message.clone());
+                }
+                outcome
+            }
+            Act::Hang => std::future::pending().await,
+            Act::Panic => panic!("a sink with a fault"),
+        }
+    }
+
+    fn identity(&self) -> Option<String> {
+        self.identity.clone()
+    }
+}
+
+struct Home {
+    temp: TempDir,
+    lost: Arc<Mutex<Vec<(String, u64)>>>,
+}
+
+impl Home {
+    fn new() -> Self {
+        Home { temp: tempfile::tempdir().expect("a folder"), lost: Arc::default() }
+    }
+
+    fn cursors(&self) -> std::path::PathBuf {
+        self.temp.path().join("cursors.json")
+    }
+
+    async fn start(&self, owed: &[Alert], fakes: &[&Fake]) -> Notifier {
+        let lost = self.lost.clone();
+        let lost: Lost = Arc::new(move |sink, count| lost.lock().expect("no panic").push((sink.to_owned(), count)));
+        let secrets = vec![Secret::new("sk-hidden-1234".to_owned())];
+        let setup = Setup { cursors: self.cursors(), secrets, owed: owed.to_vec(), lost, ..Setup::default() };
+        let notifier = Notifier::start_with(setup, |sinks, _, _| {
+            fakes.iter().for_each(|fake| sinks.add((*fake).clone()));
+        });
+        notifier.await.expect("it starts")
+    }
+
+    fn lost(&self) -> Vec<(String, u64)> {
+        self.lost.lock().expect("no panic").clone()
+    }
+}
+
+fn paused(seq: u64) -> Alert {
+    let what = What::Quarantined { subject: format!("file-{seq}"), why: "torn".to_owned() };
+    Alert { what, source: Some(Source::Server { seq }), at: SystemTime::now(), late: false }
+}
+
+fn text(seq: u64) -> String {
+    paused(seq).what.to_string()
+}
+
+fn late(seq: u64) -> String {
+    text(seq) + " (late)"
+}
+
+/// Whatever is held for grouping has been told by then.
+async fn wait_a_minute() {
+    tokio::time::sleep(Duration::from_secs(60)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_is_counted_and_nobody_waits() {
+    let home = Home::new();
+    let notifier = home.start(&[], &[]).await;
+    // The actor cannot run before this task gives way.
+    for seq in 1..=ALERTS_MAX as u64 + 3 {
+        notifier.alert(paused(seq));
+    }
+    assert_eq!(notifier.lost.load(Ordering::Relaxed), 3);
+    notifier.finish().await;
+    assert_eq!(notifier.lost.load(Ordering::Relaxed), 0, "told in the log");
+    assert_eq!(notifier.room.available_permits(), ALERTS_MAX);
+    assert_eq!(home.lost(), [("every sink".to_owned(), 3)]);
+    assert!(saved(&home.cursors()).contains(&format!("\"server\":{ALERTS_MAX},")), "those are owed");
+}
+
+fn saved(path: &Path) -> String {
+    std::fs::read_to_string(path).expect("it is saved")
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_process_could_not_tell_the_next_one_tells_once_and_late() {
+    let home = Home::new();
+    let hanging = Fake::new("fake", [Act::Hang]);
+    let notifier = home.start(&[], &[&hanging]).await;
+    notifier.alert(paused(1));
+    wait_a_minute().await;
+    notifier.alert(paused(2));
+    let before = tokio::time::Instant::now();
+    notifier.finish().await;
+    assert!(before.elapsed() <= FINISH_DEADLINE, "{:?}", before.elapsed());
+    let well = Fake::new("fake", []);
+    home.start(&[paused(1), paused(2)], &[&well]).await.finish().await;
+    assert_eq!((hanging.seen().len(), well.seen()), (0, vec![late(1), late(2)]));
+    let again = Fake::new("fake", []);
+    home.start(&[paused(1), paused(2), paused(3)], &[&again]).await.finish().await;
+    assert_eq!(again.seen(), [late(3)]);
+    assert!(home.lost().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sink_is_born_before_anything_happens_and_owes_nothing_older() {
+    let home = Home::new();
+    let fake = Fake::new("fake", []);
+    let old = Alert { at: SystemTime::now() - Duration::from_secs(60), ..paused(1) };
+    let notifier = home.start(&[old], &[&fake]).await;
+    assert!(saved(&home.cursors()).contains("\"fake\":{\"born_ms\":1"));
+    notifier.alert(paused(2));
+    notifier.finish().await;
+    assert_eq!(fake.seen(), [text(2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_the_cursors_are_damaged_a_day_is_told_again_and_not_more() {
+    let home = Home::new();
+    std::fs::write(home.cursors(), "{}").expect("written");
+    let hours = |hours: u64, seq| Alert { at: SystemTime::now() - Duration::from_secs(hours * 3_600), ..paused(seq) };
+    let fake = Fake::new("fake", []);
+    home.start(&[hours(25, 1), hours(23, 2), hours(1, 3)], &[&fake]).await.finish().await;
+    assert_eq!(fake.seen(), [late(2), late(3)]);
+    assert!(home.temp.path().join("cursors.json.damaged").exists());
+}
+
+#[tokio::test(start_paused = true)]
+async fn sinks_fail_apart_and_order_is_kept() {
+    let home = Home::new();
+    let failed = Act::Say(Outcome::Failed("503".to_owned()));
+    let fakes = [
+        Fake::new("hangs", [Act::Hang]),
+        Fake::new("panics", [Act::Panic]),
+        Fake::new("fails", [failed]),
+        Fake::new("drops", [Act::Say(Outcome::Dropped("400".to_owned()))]),
+        Fake::new("well", []),
+    ];
+    let notifier = home.start(&[], &fakes.each_ref()).await;
+    for seq in 1..=2 {
+        notifier.alert(paused(seq));
+        tokio::time::sleep(Duration::from_secs(60 * 5)).await;
+    }
+    notifier.finish().await;
+    let seen = fakes.each_ref().map(Fake::seen);
+    let [second, both] = [vec![text(2)], vec![text(1), text(2)]];
+    assert_eq!(seen, [vec![], vec![], second.clone(), second, both]);
+    assert_eq!(home.lost(), [("fails".to_owned(), 1), ("drops".to_owned(), 1)]);
+    let again = ["hangs", "panics", "fails", "drops", "well"].map(|name| Fake::new(name, []));
+    let owed = [paused(1), paused(2)];
+    home.start(&owed, &again.each_ref()).await.finish().await;
+    let all = vec![late(1), late(2)];
+    assert_eq!(again.each_ref().map(Fake::seen), [all.clone(), all, vec![late(1)], vec![], vec![]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_sink_is_not_begun_until_it_is_configured_otherwise() {
+    let home = Home::new();
+    let dead = Fake::new("fake", [Act::Say(Outcome::Dead("404".to_owned()))]);
+    let notifier = home.start(&[], &[&dead]).await;
+    notifier.alert(paused(1));
+    wait_a_minute().await;
+    notifier.alert(paused(2));
+    let tested = notifier.test().await;
+    assert!(tested[1].1.as_ref().is_err_and(|why| why.contains("no more messages")), "{tested:?}");
+    notifier.finish().await;
+    assert_eq!(home.lost(), [("fake".to_owned(), 1)]);
+    let owed = [paused(1), paused(2)];
+    let same = Fake::new("fake", []);
+    let notifier = home.start(&owed, &[&same]).await;
+    assert_eq!(notifier.test().await.len(), 1, "the log alone");
+    notifier.finish().await;
+    let other = Fake { identity: Some("two".to_owned()), ..Fake::new("fake", []) };
+    home.start(&owed, &[&other]).await.finish().await;
+    assert_eq!((same.seen(), other.seen()), (vec![], vec![late(1), late(2)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_says_how_it_went_for_each_sink() {
+    let home = Home::new();
+    let fakes = [
+        Fake::new("well", []),
+        Fake::new("refuses", [Act::Say(Outcome::Dropped("too long".to_owned()))]),
+        Fake::new("hangs", [Act::Hang]),
+    ];
+    let notifier = home.start(&[], &fakes.each_ref()).await;
+    let before = tokio::time::Instant::now();
+    let went: Vec<_> = notifier.test().await.into_iter().map(|(sink, went)| (sink, went.is_ok())).collect();
+    assert!(before.elapsed() <= Duration::from_secs(10));
+    let expected = [("log", true), ("well", true), ("refuses", false), ("hangs", false)];
+    assert_eq!(went, expected.map(|(sink, went)| (sink.to_owned(), went)));
+    assert_eq!(fakes[0].seen(), [What::Test.to_string()]);
+    // One that gave up a test goes on.
+    notifier.alert(paused(1));
+    notifier.finish().await;
+    assert_eq!(fakes[2].seen(), [text(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_key_reaches_a_sink_and_no_text_is_without_end() {
+    let home = Home::new();
+    let fake = Fake::new("fake", []);
+    let notifier = home.start(&[], &[&fake]).await;
+    let detail = format!("key sk-hidden-1234 {}", "ü".repeat(100_000));
+    let what = What::JobAborted {
+        job: JobId::from_random([0; 5]),
+        name: "sk-hidden-1234".to_owned(),
+        account: Some("sk-hidden-1234".to_owned()),
+        cause: Cause::new(CauseKind::Internal, detail),
+    };
+    notifier.alert(Alert { what, source: None, at: UNIX_EPOCH, late: false });
+    notifier.finish().await;
+    let seen = format!("{:?}", fake.seen.lock().expect("no panic"));
+    assert!(!seen.contains("hidden") && seen.len() < 10_000, "{}", seen.len());
+    assert_eq!(fake.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_is_taken_in_while_a_message_is_under_way() {
+    let home = Home::new();
+    let fake = Fake::new("fake", [Act::Hang]);
+    let notifier = home.start(&[], &[&fake]).await;
+    notifier.alert(paused(1));
+    wait_a_minute().await;
+    let begun = Instant::now();
+    for seq in 2..20_000 {
+        notifier.alert(paused(seq));
+        if seq % 500 == 0 {
+            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    assert!(begun.elapsed() < Duration::from_secs(60), "nobody waits for it");
+    notifier.finish().await;
+    assert!(home.lost().is_empty(), "{:?}", home.lost());
+}
