@@ -198,6 +198,10 @@ impl Sinks {
         let alert = self.redacted(alert);
         self.tell_log(&alert, clock);
         for Handle { name, alerts, overflow, .. } in &self.pushes {
+            // What could not be delivered there is not told there.
+            if matches!(&alert.what, What::Lost { sink, .. } if sink == name) {
+                continue;
+            }
             if !self.cursors.take_in(name, &alert, clock) {
                 continue;
             }

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use ractor::{Actor as _, ActorRef, SpawnErr};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
-use ukai_notifier::{Alert, Notifier, Setup};
+use ukai_notifier::{Alert, Lost, Notifier, Setup};
 use ukai_protocol::connection::Listener;
 use ukai_protocol::control::SinkRow;
 use ukai_protocol::disk;
@@ -102,7 +102,16 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
             }
         })
     };
-    let notifier = Notifier::start(setup(&settings, &state, owed)).await?;
+    let lost = {
+        let address = address.clone();
+        Arc::new(move |sink: &str, count| {
+            // Of what an earlier process left behind it is said in the log alone: nobody lives yet who could record it.
+            if let Some(supervisor) = address.get() {
+                let _ = supervisor.cast(Msg::AlertsLost { sink: sink.to_owned(), count });
+            }
+        })
+    };
+    let notifier = Notifier::start(setup(&settings, &state, owed, lost)).await?;
     let (store, _) = store::start(state, published, None).await?;
     let pool = Pool { settings: Arc::new(settings), store: store.clone(), publisher: publisher.clone(), family, start };
     let notifier_of = notifier.clone();
@@ -164,7 +173,7 @@ fn take_hold(state: &StateDir, providers: &[Provider]) -> Result<Held, StartErro
     Ok(Held { lock, recovered, batches, routes, told, capabilities, server_log: server.log, owed })
 }
 
-fn setup(settings: &Settings, state: &StateDir, owed: Vec<Alert>) -> Setup {
+fn setup(settings: &Settings, state: &StateDir, owed: Vec<Alert>, lost: Lost) -> Setup {
     let keys = settings.providers.iter().filter_map(|provider| provider.key.clone());
     let notify = settings.notify.clone();
     Setup {
@@ -173,6 +182,7 @@ fn setup(settings: &Settings, state: &StateDir, owed: Vec<Alert>) -> Setup {
         discord: notify.discord,
         desktop: notify.desktop,
         owed,
+        lost,
     }
 }
 
@@ -188,7 +198,7 @@ pub async fn test_notify(state: &StateDir, notify: Notify) -> Result<Vec<SinkRow
     });
     let lock = held.await??;
     let Notify { desktop, discord, secrets } = notify;
-    let setup = Setup { cursors: state.cursors(), secrets, discord, desktop, owed: Vec::new() };
+    let setup = Setup { cursors: state.cursors(), secrets, discord, desktop, ..Setup::default() };
     let notifier = Notifier::start(setup).await?;
     let sinks = control::tested(&notifier).await;
     notifier.finish().await;

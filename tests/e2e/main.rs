@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so and stops")]
 
+mod ack;
 mod aimock;
 mod bad_input;
 mod batch;
@@ -18,6 +19,7 @@ mod probe;
 mod providers;
 mod quarantine;
 mod reads;
+mod resume;
 mod routes;
 mod run;
 mod scripts;

@@ -7,6 +7,7 @@ pub mod home;
 pub mod npm;
 pub mod raw;
 pub mod script;
+pub mod terminal;
 pub mod wait;
 
 use std::path::PathBuf;

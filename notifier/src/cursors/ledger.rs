@@ -84,7 +84,7 @@ pub struct Ledger {
 struct Begun {
     server: u64,
     beyond: BTreeSet<u64>,
-    jobs: BTreeMap<JobId, u64>,
+    jobs: BTreeMap<JobId, JobCursor>,
 }
 
 impl Ledger {
@@ -98,7 +98,7 @@ impl Ledger {
             cursor.at_ms = cursor.at_ms.min(now_ms);
         }
         kept.wait_until_ms = kept.wait_until_ms.min(now_ms.saturating_add(WAIT_MAX_MS));
-        let jobs = kept.jobs.iter().map(|(job, cursor)| (job.clone(), cursor.seq)).collect();
+        let jobs = kept.jobs.clone();
         let begun = Begun { server: kept.server, beyond: kept.beyond.clone(), jobs };
         kept.server = kept.beyond.last().map_or(kept.server, |last| kept.server.max(*last));
         Ledger { begun, kept, ..Ledger::default() }
@@ -117,9 +117,13 @@ impl Ledger {
                 let alone = alert.what.key().kind != Kind::Breaker;
                 *seq <= self.begun.server || (alone && self.begun.beyond.contains(seq))
             }
-            Source::Job { job, seq } => self.begun.jobs.get(job).is_some_and(|begun| seq <= begun),
+            // A log that was cleared counts its records anew: one that is later by the clock is another.
+            Source::Job { job, seq } => {
+                self.begun.jobs.get(job).is_some_and(|begun| *seq <= begun.seq && at_ms <= begun.at_ms)
+            }
         };
-        if begun {
+        // What happens now cannot have been told before.
+        if begun && alert.late {
             return false;
         }
         match source.clone() {
