@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Twenty jobs instead, and two providers that answer 429: who is asked when, and what becomes of the jobs
     #[arg(long)]
     storm: bool,
+    /// After the storm the providers get well, and every job that was aborted is resumed
+    #[arg(long, requires = "storm")]
+    resume: bool,
 }
 
 /// Why a client of the supervisor that is hosted here finds none.
@@ -41,7 +44,7 @@ pub(crate) async fn demo(global: Global, args: &Args) -> Result<u8, Failure> {
         Failure::usage(format!("surveying {}: it is no folder that can be read; name another", args.folder.display()))
     })?;
     let context = Context::apart(global, state_dir()?)?;
-    if args.storm { storm::storm(context, &folder).await } else { survey::survey(&context, &folder).await }
+    if args.storm { storm::storm(context, &folder, args.resume).await } else { survey::survey(&context, &folder).await }
 }
 
 /// Beside the user's own, one per demo, so that each can be looked at afterwards.

@@ -98,6 +98,14 @@ pub(crate) async fn resume(context: &Context, args: Args) -> Result<u8, Failure>
     .await
 }
 
+/// What `--all` means, with the limits that they had. For the demo, which has no other person than itself.
+pub(super) async fn all_aborted(context: &Context) -> Result<Vec<ToResume>, Failure> {
+    let args = Args { jobs: Vec::new(), all: true, limits: Vec::new(), tokens: Vec::new() };
+    let candidates = candidates(context, &args).await?;
+    let judged = candidates.iter().map(|candidate| judged(candidate, &LimitSet::default()));
+    judged.collect::<Result<_, _>>().map_err(Failure::failed)
+}
+
 /// Those that are meant. Of all, and of a batch, only such as ended without having completed.
 async fn candidates(context: &Context, args: &Args) -> Result<Vec<Candidate>, Failure> {
     let state = &context.state;

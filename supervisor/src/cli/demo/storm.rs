@@ -8,6 +8,7 @@
 //! after the supervisor has gone. If any of it is not as it should be, that is said, and the exit code is 1.
 
 mod arrivals;
+mod calm;
 mod logs;
 mod tell;
 mod verdict;
@@ -43,7 +44,8 @@ const WORKERS: usize = 8;
 const FIRST: (&str, Wire) = ("first", Wire::Openai);
 const SECOND: (&str, Wire) = ("second", Wire::Anthropic);
 
-pub(super) async fn storm(mut context: Context, folder: &Path) -> Result<u8, Failure> {
+/// `resume`: with what follows when the providers are well again.
+pub(super) async fn storm(mut context: Context, folder: &Path, resume: bool) -> Result<u8, Failure> {
     let root = context.state.root().to_owned();
     if fs::read_dir(&root).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(Failure::usage(format!(
@@ -64,7 +66,11 @@ pub(super) async fn storm(mut context: Context, folder: &Path) -> Result<u8, Fai
     drop((first, second));
     let Some(watched) = watched else { return Ok(stopped(&context)) };
     let story = read_back(&context, watched, &records, &prompts)?;
-    Ok(tell::tell(&context, &config, &story))
+    let code = tell::tell(&context, &config, &story);
+    if !resume || code != 0 {
+        return Ok(code);
+    }
+    calm::calm(context, &records.map(|(_, record)| record)).await
 }
 
 fn configure(root: &Path, first: &Provider, second: &Provider) -> Result<PathBuf, Failure> {
