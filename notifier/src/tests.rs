@@ -1,3 +1,5 @@
+//! The notifier as a whole, with sinks that a test holds in its hand.
+
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Mutex;

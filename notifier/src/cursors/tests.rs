@@ -1,3 +1,5 @@
+//! What one process leaves behind, and the next one finds.
+
 use std::time::UNIX_EPOCH;
 
 use ukai_protocol::id::JobId;

@@ -1,3 +1,5 @@
+//! Rules one by one, and properties of any night.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
