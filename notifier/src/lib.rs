@@ -6,11 +6,13 @@
 mod actor;
 pub mod alert;
 mod cursors;
+mod discord;
 mod filter;
 mod log;
 pub mod message;
 mod push;
 pub mod redact;
+mod render;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -25,6 +27,7 @@ use ukai_protocol::secret::Secret;
 pub use actor::{Sinks, Tested};
 pub use alert::{Alert, Source, What};
 use cursors::Cursors;
+use discord::Discord;
 use redact::Redactor;
 
 /// Alerts that wait for the sinks: every job of a large batch ending at once.
@@ -78,9 +81,12 @@ pub struct Notifier {
 
 impl Notifier {
     pub async fn start(setup: Setup) -> Result<Self, SpawnErr> {
-        Self::start_with(setup, |_sinks, _discord, _desktop| {
-            // The Discord sink is constructed and added here.
-            // The desktop sink is constructed and added here.
+        Self::start_with(setup, |sinks, discord, _desktop| {
+            match discord.map(|webhook| Discord::new(&webhook, sinks.left_to_wait(discord::NAME))).transpose() {
+                Ok(discord) => discord.into_iter().for_each(|discord| sinks.add(discord)),
+                // Whoever set it wants to know; what it is stays unsaid.
+                Err(why) => tracing::error!("UKAI_DISCORD_WEBHOOK is not used: {why}; correct it, then start again"),
+            }
         })
         .await
     }

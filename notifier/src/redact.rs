@@ -1,29 +1,203 @@
 //! No key reaches a sink: what is secret is masked before a text is formatted or cut.
+//!
+//! What is known to be secret is masked wherever eight characters of it stand in a row: most of a key is as good as all of
+//! it. What nobody knows here, and has the shape of a key, is masked too.
 
 #![deny(clippy::disallowed_methods)]
 
+use std::collections::HashSet;
+use std::fmt;
+
 use ukai_protocol::secret::Secret;
 
+const MASK: &str = "[secret]";
+/// So many characters of a secret in a row are a piece of it; fewer are found in words too.
+const PIECE_CHARS: usize = 8;
+/// What follows a prefix below: fewer characters are a word, or a key that was shortened.
+const SHAPE_CHARS: usize = 12;
+/// How keys of well-known services begin, and what stands before one in a header or an address.
+const SHAPES: [&str; 22] = [
+    "sk-",
+    "AIza",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "github_pat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "xoxa-",
+    "xoxr-",
+    "xoxs-",
+    "AKIA",
+    "ASIA",
+    "eyJ",
+    "Bearer ",
+    "bearer ",
+    "/api/webhooks/",
+    "api_key=",
+    "key=",
+    "password=",
+];
+/// Words of a variable's name that say what it holds.
+const SECRET_WORDS: [&str; 14] = [
+    "KEY",
+    "KEYS",
+    "TOKEN",
+    "SECRET",
+    "SECRETS",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "WEBHOOK",
+    "DSN",
+    "AUTH",
+    "APIKEY",
+];
+
 /// Knows what must not be told.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Redactor {
-    secrets: Vec<Secret>,
+    pieces: HashSet<[char; PIECE_CHARS]>,
+    /// Those that are no longer than a piece.
+    short: Vec<Vec<char>>,
+}
+
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redactor").finish_non_exhaustive()
+    }
 }
 
 impl Redactor {
     #[must_use]
     pub fn new(secrets: Vec<Secret>) -> Self {
-        Redactor { secrets }
+        let mut redactor = Redactor::default();
+        for secret in secrets {
+            let secret: Vec<char> = secret.expose().trim().chars().collect();
+            match secret.len() {
+                0 => {}
+                1..PIECE_CHARS => redactor.short.push(secret),
+                _ => redactor
+                    .pieces
+                    .extend(secret.windows(PIECE_CHARS).filter_map(|piece| <[char; 8]>::try_from(piece).ok())),
+            }
+        }
+        redactor
     }
 
     #[must_use]
     pub fn redacted(&self, text: &str) -> String {
-        self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.expose(), "[secret]"))
+        let text: Vec<char> = text.chars().collect();
+        let mut is_secret = vec![false; text.len()];
+        for (at, piece) in text.windows(PIECE_CHARS).enumerate() {
+            if <[char; PIECE_CHARS]>::try_from(piece).is_ok_and(|piece| self.pieces.contains(&piece)) {
+                is_secret[at..at + PIECE_CHARS].fill(true);
+            }
+        }
+        for secret in &self.short {
+            for at in 0..(text.len() + 1).saturating_sub(secret.len()) {
+                if text[at..].starts_with(secret) {
+                    is_secret[at..at + secret.len()].fill(true);
+                }
+            }
+        }
+        for shape in SHAPES {
+            let shape: Vec<char> = shape.chars().collect();
+            for at in 0..text.len() {
+                let inside_a_word = at > 0 && text[at - 1].is_ascii_alphanumeric() && shape[0].is_ascii_alphanumeric();
+                if inside_a_word || !text[at..].starts_with(&shape) {
+                    continue;
+                }
+                let from = at + shape.len();
+                let chars = text[from..].iter().take_while(|c| is_of_key(**c)).count();
+                if chars >= SHAPE_CHARS {
+                    is_secret[from..from + chars].fill(true);
+                }
+            }
+        }
+        let mut shown = String::new();
+        for (at, c) in text.iter().enumerate() {
+            if !is_secret[at] {
+                shown.push(*c);
+            } else if at == 0 || !is_secret[at - 1] {
+                shown.push_str(MASK);
+            }
+        }
+        shown
     }
+}
+
+fn is_of_key(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_-./+=~%".contains(c)
 }
 
 /// Whether a variable of this name holds a secret.
 #[must_use]
 pub fn looks_secret(name: &str) -> bool {
-    name.split('_').any(|word| matches!(word, "KEY" | "TOKEN" | "SECRET" | "PASSWORD" | "WEBHOOK"))
+    name.to_ascii_uppercase().split(['_', '-']).any(|word| SECRET_WORDS.contains(&word))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn redactor(secret: &str) -> Redactor {
+        Redactor::new(vec![Secret::new(secret.to_owned())])
+    }
+
+    #[test]
+    fn what_is_known_or_looks_like_a_key_is_masked_and_words_are_not() {
+        let redactor = redactor("hunter2-hunter2");
+        for (text, expected) in [
+            ("the key hunter2-hunter2 is wrong", "the key [secret] is wrong"),
+            ("its end hunter2-hun… is cut", "its end [secret]… is cut"),
+            ("Authorization: Bearer abcdefghijklmnop", "Authorization: Bearer [secret]"),
+            ("sk-ant-REDACTED refused", "sk-[secret] refused"),
+            (
+                "post to https://discord.com/api/webhooks/123456789012/abc-def_ghi",
+                "post to https://discord.com/api/webhooks/[secret]",
+            ),
+            ("j-abcdefgh (risk-assessment) aborted", "j-abcdefgh (risk-assessment) aborted"),
+            ("the task-management-overview of docs/keys.md", "the task-management-overview of docs/keys.md"),
+            ("", ""),
+        ] {
+            assert_eq!(redactor.redacted(text), expected);
+        }
+        assert_eq!(Redactor::new(vec![Secret::new("abc".to_owned())]).redacted("xabcabcx"), "x[secret]x");
+        assert!(!format!("{redactor:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn the_names_of_variables_tell_which_hold_secrets() {
+        for name in ["OPENAI_API_KEY", "UKAI_DISCORD_WEBHOOK", "gh_token", "DB_PASSWORD", "SENTRY_DSN"] {
+            assert!(looks_secret(name), "{name}");
+        }
+        for name in ["PATH", "KEYBOARD", "MONKEY_HOME", "HOME", "XDG_STATE_HOME", "SSH_AUTHOR"] {
+            assert!(!looks_secret(name), "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_piece_of_a_known_secret_is_left(
+            secret in "[A-Za-z0-9_.-]{8,60}",
+            before in "\\PC{0,40}",
+            after in "\\PC{0,40}",
+            from in 0_usize..40,
+        ) {
+            let part = &secret[from.min(secret.len() - 8)..];
+            let shown = redactor(&secret).redacted(&format!("{before}{part}{after}"));
+            for piece in secret.as_bytes().windows(8) {
+                let piece = str::from_utf8(piece).expect("ASCII");
+                // The mask itself is no secret.
+                prop_assert!(!shown.replace(MASK, "").contains(piece) || MASK.contains(piece));
+            }
+        }
+    }
 }

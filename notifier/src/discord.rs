@@ -1,0 +1,241 @@
+//! Alerts to Discord, by one webhook. The only file here that names reqwest.
+//!
+//! Discord's rules (Developer Docs, Rate Limits and Execute Webhook) are kept to the second: a wait that it names is sat
+//! out, however long and however often, and none is asked for when it said that nothing remains. What it does not know
+//! (404) or refuses (401) is dead until the address is another one. The address is a secret: who has it writes there.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reqwest::{Client, Response, Url, redirect, retry};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::Value;
+use ukai_protocol::disk;
+use ukai_protocol::secret::Secret;
+
+use crate::message::{Deliver, Message, Outcome};
+use crate::{push, render};
+
+pub const NAME: &str = "discord";
+/// Tries at one message while Discord fails or cannot be reached (spec §12).
+const TRIES: u32 = 5;
+const BACKOFF_FIRST: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Of an answer: Discord's own are some hundred bytes; what stands before it may send a page.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// Of Discord's words in a log line.
+const WORDS_CHARS_MAX: usize = 300;
+/// For a 429 that does not say how long.
+const WAIT_DEFAULT: Duration = Duration::from_secs(60);
+/// What a clock can hold, far beyond the life of any process: a wait is not clipped, and does not overflow.
+const WAIT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+const CERT_FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// Why an address is not used. It does not stand in any of these.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WebhookError {
+    #[error("it is no address of the form https://discord.com/api/webhooks/ID/TOKEN")]
+    NotAnAddress,
+    #[error("it is neither https nor http to this machine")]
+    NotSafe,
+    #[error("the CAs of SSL_CERT_FILE could not be read: {0}")]
+    Roots(String),
+    #[error("TLS could not be set up: {0}")]
+    Setup(String),
+}
+
+pub struct Discord {
+    client: Client,
+    url: Url,
+    identity: String,
+    /// It asked not to be asked before.
+    not_before: Option<Instant>,
+}
+
+impl fmt::Debug for Discord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Discord").finish_non_exhaustive()
+    }
+}
+
+/// What came of one request.
+enum Answer {
+    Delivered,
+    /// Not before this is over.
+    Wait(Duration),
+    /// It failed, and may work at the next try.
+    Again(String),
+    Dropped(String),
+    Dead(String),
+}
+
+impl Discord {
+    /// `left_to_wait`: what an earlier process was asked to wait for.
+    pub fn new(webhook: &Secret, left_to_wait: Option<Duration>) -> Result<Self, WebhookError> {
+        let mut url = Url::parse(webhook.expose().trim()).map_err(|_| WebhookError::NotAnAddress)?;
+        let host = url.host_str().ok_or(WebhookError::NotAnAddress)?;
+        match url.scheme() {
+            "https" => {}
+            "http" if is_loopback(host) => {}
+            _ => return Err(WebhookError::NotSafe),
+        }
+        let identity = blake3::hash(webhook.expose().trim().as_bytes()).to_hex().to_string();
+        // With `wait`, Discord says whether the message is there. What else stands in the query (`thread_id`) stays.
+        let others: Vec<(String, String)> =
+            url.query_pairs().filter(|(key, _)| key != "wait").map(|(key, value)| (key.into(), value.into())).collect();
+        url.query_pairs_mut().clear().extend_pairs(others).append_pair("wait", "true");
+        let not_before = left_to_wait.and_then(|left| push::now().checked_add(left));
+        Ok(Discord { client: client()?, url, identity, not_before })
+    }
+
+    async fn ask(&mut self, body: &Value) -> Answer {
+        let request =
+            self.client.post(self.url.clone()).header("content-type", "application/json").body(body.to_string());
+        let response = match tokio::time::timeout(TIMEOUT, request.send()).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Answer::Again(error.without_url().to_string()),
+            Err(_) => return Answer::Again(format!("no answer within {} s", TIMEOUT.as_secs())),
+        };
+        let status = response.status().as_u16();
+        let headers = response.headers().clone();
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        if header("x-ratelimit-remaining").as_deref() == Some("0")
+            && let Some(wait) = header("x-ratelimit-reset-after").as_deref().and_then(seconds)
+        {
+            self.not_before = push::now().checked_add(wait);
+        }
+        // What it says besides its status is worth less than the message: a body that breaks off is no other answer.
+        let text = tokio::time::timeout(TIMEOUT, bounded(response)).await.unwrap_or_default();
+        let json: Value = serde_json::from_str(&text).unwrap_or_default();
+        let words = || words(status, &json);
+        match status {
+            200..300 => Answer::Delivered,
+            429 => {
+                let named = json["retry_after"].as_f64().and_then(duration);
+                let wait = named.or_else(|| header("retry-after").as_deref().and_then(seconds)).unwrap_or(WAIT_DEFAULT);
+                tracing::info!(
+                    sink = NAME,
+                    global = json["global"] == true,
+                    wait_s = wait.as_secs_f64(),
+                    "it asks to wait"
+                );
+                Answer::Wait(wait)
+            }
+            401 | 404 => Answer::Dead(words()),
+            500.. => Answer::Again(words()),
+            _ => Answer::Dropped(words()),
+        }
+    }
+}
+
+impl Deliver for Discord {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn deliver(&mut self, message: &Message) -> Outcome {
+        let body = render::discord(message);
+        let mut tries = 0;
+        loop {
+            if let Some(at) = self.not_before {
+                tokio::time::sleep_until(at.into()).await;
+                self.not_before = None;
+            }
+            match self.ask(&body).await {
+                Answer::Delivered => return Outcome::Delivered,
+                Answer::Dropped(why) => return Outcome::Dropped(why),
+                Answer::Dead(why) => return Outcome::Dead(why),
+                // However often: it is the one who says when.
+                Answer::Wait(wait) => self.not_before = push::now().checked_add(wait),
+                Answer::Again(why) => {
+                    tries += 1;
+                    if tries == TRIES {
+                        return Outcome::Failed(format!("{why}, {TRIES} times"));
+                    }
+                    let backoff = BACKOFF_FIRST * 2_u32.pow(tries - 1);
+                    tokio::time::sleep(backoff.mul_f64(1.0 + rand::random::<f64>() / 4.0)).await;
+                }
+            }
+        }
+    }
+
+    fn left_to_wait(&self) -> Option<Duration> {
+        self.not_before.map(|at| at.saturating_duration_since(push::now())).filter(|left| !left.is_zero())
+    }
+
+    fn identity(&self) -> Option<String> {
+        Some(self.identity.clone())
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// No redirect (the address is a secret), no repetition but ours, no proxy of the environment.
+fn client() -> Result<Client, WebhookError> {
+    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    if let Some(path) = std::env::var_os("SSL_CERT_FILE") {
+        let pem = disk::read_bounded(path.as_ref(), CERT_FILE_BYTES_MAX)
+            .map_err(|error| WebhookError::Roots(error.to_string()))?;
+        for certificate in CertificateDer::pem_slice_iter(&pem) {
+            let certificate = certificate.map_err(|error| WebhookError::Roots(error.to_string()))?;
+            roots.add(certificate).map_err(|error| WebhookError::Roots(error.to_string()))?;
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| WebhookError::Setup(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Client::builder()
+        .tls_backend_preconfigured(tls)
+        .user_agent(concat!("ukai/", env!("CARGO_PKG_VERSION")))
+        .redirect(redirect::Policy::none())
+        .retry(retry::never())
+        .no_proxy()
+        .referer(false)
+        .connect_timeout(TIMEOUT)
+        .build()
+        .map_err(|error| WebhookError::Setup(error.to_string()))
+}
+
+async fn bounded(mut response: Response) -> String {
+    let mut bytes = Vec::new();
+    while bytes.len() < ANSWER_BYTES_MAX {
+        match response.chunk().await {
+            Ok(Some(chunk)) => bytes.extend_from_slice(&chunk[..chunk.len().min(ANSWER_BYTES_MAX - bytes.len())]),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// In Discord's own words where it has some; of a page, nothing.
+fn words(status: u16, json: &Value) -> String {
+    let said = json["message"].as_str().unwrap_or_default();
+    let said: String = said.chars().filter(|c| !c.is_control()).take(WORDS_CHARS_MAX).collect();
+    let code = json["code"].as_i64().map(|code| format!(" (code {code})")).unwrap_or_default();
+    if said.is_empty() { format!("HTTP {status}{code}") } else { format!("HTTP {status}{code}: {said}") }
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    text.trim().parse().ok().and_then(duration)
+}
+
+/// None: it is no time.
+fn duration(seconds: f64) -> Option<Duration> {
+    if !seconds.is_finite() && !(seconds > 0.0) || seconds < 0.0 {
+        return None;
+    }
+    Some(Duration::try_from_secs_f64(seconds).unwrap_or(WAIT_MAX).min(WAIT_MAX))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! Against a server that says what a test wants.
+
+use std::sync::Mutex;
+use std::time::SystemTime;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::alert::What;
+use crate::message::Entry;
+
+type Answers = Arc<Mutex<Vec<String>>>;
+type Arrivals = Arc<Mutex<Vec<Instant>>>;
+
+/// Answers with these in turn, then with 200.
+async fn server(answers: &[&str]) -> (Secret, Arrivals) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let url = format!("http://{}/api/webhooks/1/TOKEN?thread_id=7", listener.local_addr().expect("an address"));
+    let answers: Answers = Arc::new(Mutex::new(answers.iter().rev().map(|answer| (*answer).to_owned()).collect()));
+    let arrivals = Arrivals::default();
+    let seen = arrivals.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.expect("accepted");
+            let mut request = Vec::new();
+            let mut piece = [0; 8_192];
+            loop {
+                let length = stream.read(&mut piece).await.unwrap_or(0);
+                request.extend_from_slice(&piece[..length]);
+                let text = String::from_utf8_lossy(&request).into_owned();
+                let whole = text.split_once("\r\n\r\n").is_some_and(|(head, body)| {
+                    let length = head
+                        .lines()
+                        .find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+                    length.is_some_and(|length: usize| body.len() >= length)
+                });
+                if length == 0 || whole {
+                    break;
+                }
+            }
+            let text = String::from_utf8_lossy(&request).into_owned();
+            assert!(text.starts_with("POST /api/webhooks/1/TOKEN?thread_id=7&wait=true HTTP/1.1"), "{text}");
+            seen.lock().expect("a lock").push(Instant::now());
+            let answer = answers.lock().expect("a lock").pop();
+            let answer = answer.unwrap_or_else(|| json_of(200, "", r#"{"id":"1"}"#));
+            // Who gave up has gone.
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    (Secret::new(url), arrivals)
+}
+
+fn json_of(status: u16, headers: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status} X\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n{body}", body.len())
+}
+
+fn message() -> Message {
+    let entry = Entry { what: What::Test, times: 1, at: SystemTime::UNIX_EPOCH, late: false };
+    Message { entries: vec![entry], more: Vec::new() }
+}
+
+async fn deliver(answers: &[&str]) -> (Outcome, Vec<Instant>, Discord) {
+    let (url, arrivals) = server(answers).await;
+    let mut discord = Discord::new(&url, None).expect("an address");
+    let outcome = discord.deliver(&message()).await;
+    let arrivals = arrivals.lock().expect("a lock").clone();
+    (outcome, arrivals, discord)
+}
+
+#[tokio::test]
+async fn a_wait_is_sat_out_however_it_is_named_and_however_often() {
+    let html = json_of(429, "retry-after: 1\r\ncontent-type: text/html\r\n", "<html>busy</html>");
+    let float = json_of(429, "", r#"{"message":"You are being rate limited.","retry_after":0.31,"global":false}"#);
+    let global = json_of(429, "", r#"{"message":"x","retry_after":0.2,"global":true}"#);
+    let (outcome, arrivals, _) = deliver(&[&html, &float, &global]).await;
+    assert_eq!((outcome, arrivals.len()), (Outcome::Delivered, 4));
+    for (pair, least) in arrivals.windows(2).zip([1_000, 310, 200]) {
+        assert!(pair[1] - pair[0] >= Duration::from_millis(least), "{pair:?}");
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_refusals_are_a_loop_and_cost_nothing() {
+    let refused = json_of(429, "", r#"{"retry_after":0.0,"global":false}"#);
+    let answers = vec![refused.as_str(); 1_000];
+    let (outcome, arrivals, _) = deliver(&answers).await;
+    assert_eq!((outcome, arrivals.len()), (Outcome::Delivered, 1_001));
+}
+
+#[tokio::test]
+async fn where_nothing_remains_it_waits_before_the_next() {
+    let last = json_of(200, "x-ratelimit-remaining: 0\r\nx-ratelimit-reset-after: 0.4\r\n", "{}");
+    let (url, arrivals) = server(&[&last]).await;
+    let mut discord = Discord::new(&url, None).expect("an address");
+    assert_eq!(discord.deliver(&message()).await, Outcome::Delivered);
+    assert!(discord.left_to_wait().is_some_and(|left| left > Duration::from_millis(200)));
+    assert_eq!(discord.deliver(&message()).await, Outcome::Delivered);
+    let arrivals = arrivals.lock().expect("a lock").clone();
+    assert!(arrivals[1] - arrivals[0] >= Duration::from_millis(350), "{arrivals:?}");
+}
+
+#[tokio::test]
+async fn what_it_says_decides_what_becomes_of_the_message() {
+    for (answer, expected) in [
+        (
+            json_of(404, "", r#"{"message":"Unknown Webhook","code":10015}"#),
+            Outcome::Dead("HTTP 404 (code 10015): Unknown Webhook".to_owned()),
+        ),
+        (
+            json_of(401, "", r#"{"message":"Invalid Webhook Token","code":50027}"#),
+            Outcome::Dead("HTTP 401 (code 50027): Invalid Webhook Token".to_owned()),
+        ),
+        (
+            json_of(400, "", r#"{"message":"Invalid Form Body","code":50035}"#),
+            Outcome::Dropped("HTTP 400 (code 50035): Invalid Form Body".to_owned()),
+        ),
+        (json_of(302, "location: http://127.0.0.1:9/\r\n", ""), Outcome::Dropped("HTTP 302".to_owned())),
+        (json_of(200, "", "<html>"), Outcome::Delivered),
+        (json_of(204, "", ""), Outcome::Delivered),
+    ] {
+        let (outcome, arrivals, _) = deliver(&[&answer]).await;
+        assert_eq!((outcome, arrivals.len()), (expected, 1), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn what_fails_is_tried_again_and_what_goes_on_failing_is_given_up() {
+    let broken = json_of(503, "", "");
+    let (outcome, arrivals, _) = deliver(&[&broken, "garbage", &broken]).await;
+    assert_eq!((outcome, arrivals.len()), (Outcome::Delivered, 4));
+    for (pair, least) in arrivals.windows(2).zip([1_000, 2_000, 4_000]) {
+        assert!(pair[1] - pair[0] >= Duration::from_millis(least), "{pair:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_there_is_given_up_after_five_tries() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let url = format!("http://{}/api/webhooks/1/T", listener.local_addr().expect("an address"));
+    drop(listener);
+    let mut discord = Discord::new(&Secret::new(url), None).expect("an address");
+    let Outcome::Failed(why) = discord.deliver(&message()).await else { panic!("it cannot arrive") };
+    assert!(why.contains("5 times") && !why.contains("webhooks"), "{why}");
+}
+
+#[test]
+fn absurd_times_are_none_or_for_ever() {
+    for (text, expected) in [
+        ("1.5", Some(Duration::from_millis(1_500))),
+        (" 2 ", Some(Duration::from_secs(2))),
+        ("0", Some(Duration::ZERO)),
+        ("-1", None),
+        ("NaN", None),
+        ("soon", None),
+        ("1e300", Some(WAIT_MAX)),
+        ("inf", Some(WAIT_MAX)),
+    ] {
+        assert_eq!(seconds(text), expected, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_is_https_or_here_and_is_never_shown() {
+    for (url, expected) in [
+        ("https://discord.com/api/webhooks/1/SECRET", None),
+        ("http://127.0.0.1:9/api/webhooks/1/SECRET", None),
+        ("http://localhost:9/SECRET", None),
+        ("http://[::1]:9/SECRET", None),
+        ("http://discord.com/api/webhooks/1/SECRET", Some(WebhookError::NotSafe)),
+        ("http://127.0.0.1.evil.example/SECRET", Some(WebhookError::NotSafe)),
+        ("ftp://127.0.0.1/SECRET", Some(WebhookError::NotSafe)),
+        ("SECRET", Some(WebhookError::NotAnAddress)),
+    ] {
+        match Discord::new(&Secret::new(url.to_owned()), None) {
+            Ok(discord) => {
+                assert_eq!(expected, None, "{url}");
+                assert!(!format!("{discord:?}").contains("SECRET"));
+            }
+            Err(error) => {
+                assert!(!format!("{error} {error:?}").contains("SECRET"));
+                assert_eq!(Some(error), expected, "{url}");
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! A message as a sink shows it: cut to the sink's limits, with nothing in it that the sink would act upon.
+//!
+//! Names of jobs, errors of providers and answers of models are other people's text: it is shown, and is no markup, no
+//! link and no mention.
+
+#![deny(clippy::disallowed_methods)]
+
+use serde_json::{Value, json};
+
+use crate::alert::What;
+use crate::message::{Entry, Message};
+
+// Discord's limits (Developer Docs, Execute Webhook and Embed Limits), in characters. Counted here in UTF-16 units, of
+// which a character has at least one: whichever Discord counts, it is kept.
+const CONTENT_UNITS_MAX: usize = 2_000;
+const TITLE_UNITS_MAX: usize = 256;
+const DESCRIPTION_UNITS_MAX: usize = 4_096;
+const EMBEDS_UNITS_MAX: usize = 6_000;
+/// What a phone shows.
+const HEADLINE_UNITS_MAX: usize = 300;
+/// Of one alert: ten of them fit into a description.
+const ENTRY_UNITS_MAX: usize = 380;
+const SUMMARY_UNITS_MAX: usize = 100;
+const BODY_UNITS_MAX: usize = 500;
+const _: () = assert!(TITLE_UNITS_MAX + DESCRIPTION_UNITS_MAX <= EMBEDS_UNITS_MAX);
+
+const RED: u32 = 0xD0_3A_2B;
+const GREY: u32 = 0x6B_72_80;
+
+/// The body of a request to a webhook.
+#[must_use]
+pub fn discord(message: &Message) -> Value {
+    let headline = markdown(&headline(message), HEADLINE_UNITS_MAX);
+    let mut lines: Vec<String> = message.entries.iter().map(entry_in_markdown).collect();
+    lines.extend(message.more.iter().map(|(count, what)| format!("… {count} {}", markdown(what, ENTRY_UNITS_MAX))));
+    let urgent = message.entries.iter().any(|entry| is_bad(&entry.what));
+    let title = format!("ukai: {}", counted(message));
+    json!({
+        "content": cut(&headline, CONTENT_UNITS_MAX),
+        "embeds": [{
+            "title": cut(&title, TITLE_UNITS_MAX),
+            "description": cut(&lines.join("\n"), DESCRIPTION_UNITS_MAX),
+            "color": if urgent { RED } else { GREY },
+        }],
+        // Nobody is pinged, whatever stands in the text.
+        "allowed_mentions": {"parse": []},
+    })
+}
+
+/// Summary and body of a notification; the body escaped for the markup that servers take (Desktop Notifications 1.2).
+#[must_use]
+pub fn desktop(message: &Message) -> (String, String) {
+    let lines: Vec<String> = message.entries.iter().map(plain).collect();
+    let more = message.more.iter().map(|(count, what)| format!("… {count} {what}"));
+    let body =
+        cut(&lines.into_iter().chain(more).map(|line| clean(&line)).collect::<Vec<_>>().join("\n"), BODY_UNITS_MAX);
+    let body = body.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    (cut(&clean(&format!("ukai: {}", counted(message))), SUMMARY_UNITS_MAX), body)
+}
+
+#[must_use]
+pub fn is_bad(what: &What) -> bool {
+    what.is_urgent() || matches!(what, What::BreakerOpened { .. })
+}
+
+fn headline(message: &Message) -> String {
+    let Some(first) = message.entries.first() else { return "ukai".to_owned() };
+    let others = message.entries.len() - 1
+        + usize::try_from(message.more.iter().map(|(count, _)| count).sum::<u64>()).unwrap_or(0);
+    let others = if others > 0 { format!(" (and {others} more)") } else { String::new() };
+    format!("{}{others}", first.what)
+}
+
+fn counted(message: &Message) -> String {
+    match message.entries.as_slice() {
+        [one] if message.more.is_empty() => match &one.what {
+            What::BreakerOpened { .. } => "a provider is left alone",
+            What::BreakerClosed { .. } => "a provider is asked again",
+            What::JobAborted { .. } => "a job aborted",
+            What::Attention { .. } => "a job needs attention",
+            What::LimitNear { .. } => "a limit is near",
+            What::Quarantined { .. } => "files do not verify",
+            What::StartsPaused { .. } => "many jobs crashed",
+            What::BatchDone { .. } => "a batch is done",
+            What::Lost { .. } => "alerts were lost",
+            What::Test => "a test",
+        }
+        .to_owned(),
+        all => {
+            format!("{} things happened", all.len() as u64 + message.more.iter().map(|(count, _)| count).sum::<u64>())
+        }
+    }
+}
+
+fn plain(entry: &Entry) -> String {
+    let times = if entry.times > 1 { format!(" ({} times)", entry.times) } else { String::new() };
+    let late = if entry.late { format!(" (late: it happened at {})", time(entry)) } else { String::new() };
+    format!("{}{times}{late}", entry.what)
+}
+
+fn entry_in_markdown(entry: &Entry) -> String {
+    let next = next(&entry.what).map(|next| format!("\n  `{next}`")).unwrap_or_default();
+    format!("• {}{next}", markdown(&plain(entry), ENTRY_UNITS_MAX))
+}
+
+/// What one would type now. Ids and names of accounts only; never a token.
+fn next(what: &What) -> Option<String> {
+    Some(match what {
+        What::JobAborted { job, .. } => format!("ukai resume {job}"),
+        What::Attention { job, .. } | What::LimitNear { job, .. } => format!("ukai show {job}"),
+        What::BreakerOpened { .. } => "ukai providers".to_owned(),
+        What::Quarantined { .. } => "ukai quarantine ls".to_owned(),
+        What::StartsPaused { .. } => "ukai unpause --all".to_owned(),
+        What::BatchDone { batch, .. } => format!("ukai results {batch}"),
+        What::Lost { .. } => "ukai ls".to_owned(),
+        What::BreakerClosed { .. } | What::Test => return None,
+    })
+}
+
+fn time(entry: &Entry) -> String {
+    jiff::Timestamp::try_from(entry.at)
+        .map_or_else(|_| "an unknown time".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M UTC").to_string())
+}
+
+/// On one line, without what steers a terminal or turns the direction of writing.
+fn clean(text: &str) -> String {
+    let kept = |c: &char| !matches!(c, '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
+    let text: String = text.chars().filter(kept).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Shown as it stands: no emphasis, no link, no mention, no code.
+fn markdown(text: &str, units: usize) -> String {
+    let mut shown = String::new();
+    for c in cut(&clean(text), units).chars() {
+        match c {
+            // An invisible character keeps a mention or an address from being one.
+            '@' => shown.push_str("@\u{200B}"),
+            ':' => shown.push_str(":\u{200B}"),
+            '\\' | '*' | '_' | '~' | '`' | '|' | '>' | '<' | '[' | ']' | '(' | ')' | '#' | '-' => {
+                shown.push('\\');
+                shown.push(c);
+            }
+            _ => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// At most so many UTF-16 units, no character split, and no escape without what it escapes.
+fn cut(text: &str, units: usize) -> String {
+    if text.encode_utf16().count() <= units {
+        return text.to_owned();
+    }
+    let (mut kept, mut used) = (String::new(), 1);
+    for c in text.chars() {
+        used += c.len_utf16();
+        if used > units {
+            break;
+        }
+        kept.push(c);
+    }
+    let backslashes = kept.chars().rev().take_while(|c| *c == '\\').count();
+    if backslashes % 2 == 1 {
+        kept.pop();
+    }
+    kept.push('…');
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use proptest::prelude::*;
+    use ukai_protocol::id::JobId;
+    use ukai_protocol::job::{Cause, CauseKind};
+
+    use super::*;
+
+    fn aborted(name: &str, detail: &str) -> Entry {
+        let cause = Cause::new(CauseKind::AllOpen, detail);
+        let (job, name) = (JobId::from_random([0; 5]), name.to_owned());
+        let what = What::JobAborted { job, name, account: None, cause };
+        Entry { what, times: 1, at: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000), late: false }
+    }
+
+    fn units(text: &str) -> usize {
+        text.encode_utf16().count()
+    }
+
+    fn check(body: &Value) {
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        let (content, embed) = (text(&body["content"]), &body["embeds"][0]);
+        let (title, description) = (text(&embed["title"]), text(&embed["description"]));
+        assert!(!content.trim().is_empty() && units(&content) <= 2_000, "{content}");
+        assert!(!title.trim().is_empty() && units(&title) <= 256, "{title}");
+        assert!(!description.trim().is_empty() && units(&description) <= 4_096, "{description}");
+        assert!(units(&title) + units(&description) <= 6_000);
+        for text in [&content, &description] {
+            assert!(!text.replace("@\u{200B}", "").contains('@') && !text.contains("](http"), "{text}");
+            assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+        }
+        assert_eq!(body["allowed_mentions"], json!({"parse": []}));
+    }
+
+    #[test]
+    fn other_peoples_text_is_shown_and_is_no_markup() {
+        let message = Message {
+            entries: vec![aborted("**@everyone** [x](https://evil.example) <@123>", "`code`\u{0}\u{1b}[31m")],
+            more: vec![(31, "more jobs aborted".to_owned())],
+        };
+        let body = discord(&message);
+        check(&body);
+        let description = body["embeds"][0]["description"].as_str().expect("a text");
+        assert!(
+            description.contains("ukai resume j-aaaaaaaa") && description.contains("31 more jobs aborted"),
+            "{description}"
+        );
+        let (summary, shown) = desktop(&message);
+        assert_eq!(summary, "ukai: 32 things happened");
+        assert!(shown.contains("&lt;@123&gt;") && !shown.contains('<'), "{shown}");
+    }
+
+    #[test]
+    fn what_is_late_or_happened_often_says_so() {
+        let entry = Entry { times: 7, late: true, ..aborted("n", "d") };
+        let (_, body) = desktop(&Message { entries: vec![entry], more: Vec::new() });
+        assert!(body.contains("(7 times)") && body.contains("late: it happened at 2027-01-15 08:00 UTC"), "{body}");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_happened_keeps_every_limit(
+            name in "\\PC{0,300}",
+            detail in "(\\PC|\\p{Emoji}|[\\\\*_@<>\\[\\]()`\u{0}\u{202e}\u{200d}]){0,3000}",
+            count in 1_usize..11,
+        ) {
+            let entries = vec![aborted(&name, &detail.repeat(4)); count];
+            let message = Message { entries, more: vec![(3, name.clone())] };
+            check(&discord(&message));
+            let (summary, body) = desktop(&message);
+            prop_assert!(units(&summary) <= 100 && body.chars().count() <= 5 * 500);
+        }
+    }
+}
