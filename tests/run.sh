@@ -13,6 +13,7 @@ fi
 packages=()
 command -v git >/dev/null || packages+=(git)
 command -v cc >/dev/null || packages+=(gcc libc6-dev)
+command -v dbus-daemon >/dev/null || packages+=(dbus-daemon)
 command -v node >/dev/null || packages+=(nodejs)
 command -v npm >/dev/null || packages+=(npm)
 components=()

@@ -21,6 +21,7 @@ use crate::message::{Deliver, Message, Outcome};
 use crate::{push, render};
 
 pub const NAME: &str = "discord";
+const API_VERSION: &str = "v10";
 /// Tries at one message while Discord fails or cannot be reached (spec §12).
 const TRIES: u32 = 5;
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
@@ -83,6 +84,7 @@ impl Discord {
             "http" if is_loopback(host) => {}
             _ => return Err(WebhookError::NotSafe),
         }
+        pin_version(&mut url);
         let identity = blake3::hash(webhook.expose().trim().as_bytes()).to_hex().to_string();
         // With `wait`, Discord says whether the message is there. What else stands in the query (`thread_id`) stays.
         let others: Vec<(String, String)> =
@@ -141,9 +143,10 @@ impl Deliver for Discord {
         let body = render::discord(message);
         let mut tries = 0;
         loop {
-            if let Some(at) = self.not_before {
+            // A timer holds two years at most, and goes off then.
+            while let Some(at) = self.not_before {
                 tokio::time::sleep_until(at.into()).await;
-                self.not_before = None;
+                self.not_before = self.not_before.filter(|at| *at > push::now());
             }
             match self.ask(&body).await {
                 Answer::Delivered => return Outcome::Delivered,
@@ -172,6 +175,20 @@ impl Deliver for Discord {
     }
 }
 
+/// An address as Discord shows it names no version, and is then answered as the oldest one was: with waits in
+/// milliseconds (discord-api-docs#4722). Ours is one whose waits are seconds.
+fn pin_version(url: &mut Url) {
+    let is_discord = url.host_str().is_some_and(|host| {
+        ["discord.com", "discordapp.com"].iter().any(|name| host == *name || host.ends_with(&format!(".{name}")))
+    });
+    let path = url.path().to_owned();
+    let unversioned = path.strip_prefix("/api/webhooks/").filter(|_| is_discord);
+    let versioned = path.strip_prefix("/api/v").and_then(|rest| rest.split_once("/webhooks/")).filter(|_| is_discord);
+    if let Some(rest) = unversioned.or(versioned.map(|(_, rest)| rest)) {
+        url.set_path(&format!("/api/{API_VERSION}/webhooks/{rest}"));
+    }
+}
+
 fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
@@ -196,7 +213,8 @@ fn client() -> Result<Client, WebhookError> {
         .with_no_client_auth();
     Client::builder()
         .tls_backend_preconfigured(tls)
-        .user_agent(concat!("ukai/", env!("CARGO_PKG_VERSION")))
+        // In the form that Discord asks for (Developer Docs, User Agent).
+        .user_agent(concat!("DiscordBot (ukai, ", env!("CARGO_PKG_VERSION"), ")"))
         .redirect(redirect::Policy::none())
         .retry(retry::never())
         .no_proxy()

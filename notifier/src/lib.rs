@@ -6,6 +6,7 @@
 mod actor;
 pub mod alert;
 mod cursors;
+mod desktop;
 mod discord;
 mod filter;
 mod log;
@@ -27,6 +28,8 @@ use ukai_protocol::secret::Secret;
 pub use actor::{Sinks, Tested};
 pub use alert::{Alert, Source, What};
 use cursors::Cursors;
+use desktop::Desktop;
+pub use desktop::NAME as DESKTOP;
 use discord::Discord;
 use redact::Redactor;
 
@@ -81,11 +84,14 @@ pub struct Notifier {
 
 impl Notifier {
     pub async fn start(setup: Setup) -> Result<Self, SpawnErr> {
-        Self::start_with(setup, |sinks, discord, _desktop| {
+        Self::start_with(setup, |sinks, discord, desktop| {
             match discord.map(|webhook| Discord::new(&webhook, sinks.left_to_wait(discord::NAME))).transpose() {
                 Ok(discord) => discord.into_iter().for_each(|discord| sinks.add(discord)),
                 // Whoever set it wants to know; what it is stays unsaid.
                 Err(why) => tracing::error!("UKAI_DISCORD_WEBHOOK is not used: {why}; correct it, then start again"),
+            }
+            if desktop && let Some(desktop) = Desktop::here() {
+                sinks.add(desktop);
             }
         })
         .await

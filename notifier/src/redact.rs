@@ -77,7 +77,8 @@ impl Redactor {
     pub fn new(secrets: Vec<Secret>) -> Self {
         let mut redactor = Redactor::default();
         for secret in secrets {
-            let secret: Vec<char> = secret.expose().trim().chars().collect();
+            // Of an address only what makes it secret: the rest stands in every other address.
+            let secret: Vec<char> = secret_part(secret.expose().trim()).chars().collect();
             match secret.len() {
                 0 => {}
                 1..PIECE_CHARS => redactor.short.push(secret),
@@ -131,6 +132,15 @@ impl Redactor {
     }
 }
 
+/// Of an address the last part of its path with what follows, or the name and password before its host.
+fn secret_part(secret: &str) -> &str {
+    let Some((_, address)) = secret.split_once("://") else { return secret };
+    if let Some((user, _)) = address.split_once('@') {
+        return user;
+    }
+    address.trim_end_matches('/').rsplit_once('/').map_or(address, |(_, last)| last)
+}
+
 fn is_of_key(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_-./+=~%".contains(c)
 }
@@ -171,6 +181,15 @@ mod tests {
         }
         assert_eq!(Redactor::new(vec![Secret::new("abc".to_owned())]).redacted("xabcabcx"), "x[secret]x");
         assert!(!format!("{redactor:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn of_a_secret_address_the_rest_is_no_secret() {
+        let redactor = redactor("https://discord.com/api/webhooks/1234/abcdefghijkl");
+        let text = "see https://discord.com/api for webhooks, not abcdefghijkl";
+        assert_eq!(redactor.redacted(text), "see https://discord.com/api for webhooks, not [secret]");
+        let redactor = self::redactor("postgres://user:hunter2hunter2@db.example/app");
+        assert_eq!(redactor.redacted("hunter2hunter2 at db.example"), "[secret] at db.example");
     }
 
     #[test]

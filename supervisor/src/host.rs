@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use ractor::{Actor as _, ActorRef, SpawnErr};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
-use ukai_notifier::{Alert, Lost, Notifier, Setup};
+use ukai_notifier::{Alert, DESKTOP, Lost, Notifier, Setup};
 use ukai_protocol::connection::Listener;
 use ukai_protocol::control::SinkRow;
 use ukai_protocol::disk;
@@ -105,6 +105,10 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     let lost = {
         let address = address.clone();
         Arc::new(move |sink: &str, count| {
+            // A desktop that shows nothing has said so in the log, and the others tell.
+            if sink == DESKTOP {
+                return;
+            }
             // Of what an earlier process left behind it is said in the log alone: nobody lives yet who could record it.
             if let Some(supervisor) = address.get() {
                 let _ = supervisor.cast(Msg::AlertsLost { sink: sink.to_owned(), count });

@@ -12,6 +12,7 @@ mod cancel;
 mod counts;
 mod crash;
 mod demo;
+mod desktop;
 mod keys;
 mod limits;
 mod pause;

@@ -184,3 +184,18 @@ async fn an_address_is_https_or_here_and_is_never_shown() {
         }
     }
 }
+
+#[tokio::test]
+async fn discord_is_asked_by_a_version_whose_waits_are_seconds() {
+    for (url, path) in [
+        ("https://discord.com/api/webhooks/1/T", "/api/v10/webhooks/1/T"),
+        ("https://canary.discord.com/api/v6/webhooks/1/T", "/api/v10/webhooks/1/T"),
+        ("https://discordapp.com/api/v10/webhooks/1/T?thread_id=7", "/api/v10/webhooks/1/T"),
+        ("http://127.0.0.1:9/api/webhooks/1/T", "/api/webhooks/1/T"),
+        ("https://notdiscord.com/api/webhooks/1/T", "/api/webhooks/1/T"),
+    ] {
+        let discord = Discord::new(&Secret::new(url.to_owned()), None).expect("an address");
+        assert_eq!(discord.url.path(), path, "{url}");
+        assert!(discord.url.query().is_some_and(|query| query.ends_with("wait=true")), "{url}");
+    }
+}
