@@ -15,6 +15,7 @@ mod demo;
 mod desktop;
 mod keys;
 mod limits;
+mod notify;
 mod pause;
 mod probe;
 mod providers;

@@ -3,6 +3,7 @@
 // A harness that cannot do its part has nothing better to do than to say so and stop.
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
+pub mod discord;
 pub mod home;
 pub mod npm;
 pub mod raw;

@@ -1,0 +1,149 @@
+//! The owner is told in Discord: one message that matters, by Discord's rules, once, and with no secret in it (spec §12).
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+use ukai_tests::discord::{Fault, Receiver};
+use ukai_tests::home::{Home, lab};
+use ukai_tests::script::Script;
+use ukai_tests::wait;
+
+use crate::scripts;
+
+const KEY: &str = "sk-test-0123456789abcdefghij";
+
+fn told(home: &Home, receiver: &Receiver, args: &[&str]) -> Command {
+    let mut command = home.command(args);
+    command.env("UKAI_DISCORD_WEBHOOK", receiver.url()).env("LAB_KEY", KEY).env("OTHER_SECRET", "hush-hush-9876543210");
+    command
+}
+
+/// A server that tells, without the harness's own end: the tests end it themselves.
+fn serve(home: &Home, receiver: &Receiver) -> Child {
+    let log = std::fs::File::options().append(true).create(true).open(home.path().join("serve.log")).expect("a log");
+    let child = told(home, receiver, &["serve"]).stdout(Stdio::null()).stderr(log).spawn().expect("ukai serves");
+    wait::until("the server to listen", || {
+        home.ukai(&["ls"]).status.success().then_some(())?;
+        let mut sockets = std::fs::read_dir(home.path().join("run/ukai")).ok()?.flatten();
+        sockets.any(|socket| std::os::unix::net::UnixStream::connect(socket.path()).is_ok()).then_some(())
+    });
+    child
+}
+
+fn text(message: &Value) -> String {
+    format!("{} {}", message["content"], message["embeds"])
+}
+
+/// No file of the home holds what is secret.
+fn check_no_secret(folder: &Path, secrets: &[&str]) {
+    for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            check_no_secret(&path, secrets);
+        } else if let Ok(bytes) = std::fs::read(&path) {
+            for secret in secrets {
+                let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+                assert!(!found, "{} holds {secret}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_storm_is_one_message_and_its_resumption_none() {
+    let (home, receiver) = (Home::new(), Receiver::start());
+    home.file("a.txt", "TODO error\nname\n");
+    let place = home.path().join("storm").display().to_string();
+    let played =
+        told(&home, &receiver, &["demo", "--storm", "--resume", "--state-dir", &place]).output().expect("played");
+    let stdout = String::from_utf8_lossy(&played.stdout).into_owned();
+    let stderr = String::from_utf8_lossy(&played.stderr).into_owned();
+    assert_eq!(played.status.code(), Some(0), "{stdout}\n{stderr}");
+    assert!(stdout.contains("20 of 20 completed") && stdout.contains("each of them once"), "{stdout}");
+    assert!(stderr.lines().any(|line| line.starts_with("ukai: ") && line.contains("need attention")), "{stderr}");
+    let delivered = receiver.delivered();
+    assert_eq!(delivered.len(), 1, "{delivered:#?}");
+    assert_eq!(receiver.violations(), Vec::<String>::new());
+    let text = text(&delivered[0]);
+    assert!(text.contains("first") && text.contains("second") && text.contains("aborted"), "{text}");
+    check_no_secret(&home.path().join("storm"), &[receiver.token()]);
+}
+
+#[test]
+fn what_a_killed_server_had_not_told_is_told_once_after_the_next_start() {
+    let receiver = Receiver::start();
+    let (home, _script) = Home::with_script(&scripts::steps(4));
+    home.file("notes.txt", &scripts::notes());
+    home.file("look.toml", "name = \"look\"\nprompt = \"look\"\n[limits]\nsteps = 2\n");
+    // It takes the message, and says nothing until the server is dead.
+    receiver.fault(Fault::Hang);
+    let mut server = serve(&home, &receiver);
+    assert_eq!(home.ukai(&["run", "--file", "look.toml"]).status.code(), Some(4));
+    wait::until("the message to be under way", || (receiver.requests() > 0).then_some(()));
+    server.kill().expect("killed");
+    server.wait().expect("gone");
+    assert_eq!(receiver.delivered().len(), 0);
+
+    let mut server = serve(&home, &receiver);
+    wait::until("the alert", || (!receiver.delivered().is_empty()).then_some(()));
+    let delivered = receiver.delivered();
+    assert!(text(&delivered[0]).contains("late") && text(&delivered[0]).contains("limit"), "{delivered:#?}");
+    server.kill().expect("killed");
+    server.wait().expect("gone");
+    // And once only, whatever starts after it.
+    let again = told(&home, &receiver, &["notify", "test"]).output().expect("ukai runs");
+    assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+    let mentions = receiver.delivered().iter().filter(|message| text(message).contains("limit")).count();
+    assert_eq!(mentions, 1, "{:#?}", receiver.delivered());
+    assert_eq!(receiver.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn a_wait_is_obeyed_and_an_unknown_address_is_dead_also_after_a_restart() {
+    let (home, receiver) = (Home::new(), Receiver::start());
+    let test = |receiver: &Receiver| {
+        let output = told(&home, receiver, &["notify", "test", "--output", "json"]).output().expect("ukai runs");
+        let rows: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let row = rows.as_array().expect("rows").iter().find(|row| row["sink"] == "discord").cloned();
+        (row.map(|row| row["ok"] == true), format!("{output:?}"))
+    };
+    receiver.fault(Fault::Limited(0.75));
+    assert_eq!(test(&receiver).0, Some(true));
+    receiver.fault(Fault::Status(404));
+    assert_eq!(test(&receiver).0, Some(false));
+    let asked = receiver.requests();
+    let (row, said) = test(&receiver);
+    assert_eq!(row, None, "it is not even begun: {said}");
+    assert!(said.contains("configure it anew") && !said.contains(receiver.token()), "{said}");
+    assert_eq!(receiver.requests(), asked, "a dead address is not asked again");
+    let other = Receiver::start();
+    assert_eq!(test(&other).0, Some(true), "another address is another sink");
+    assert_eq!(receiver.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn no_secret_stands_in_any_alert_log_or_event() {
+    let receiver = Receiver::start();
+    let home = Home::new();
+    let echo = format!(
+        "[[rule]]\nfault = {{ status = 401, message = \"key {KEY} and hush-hush-9876543210 @everyone {} are wrong\" }}\n",
+        "🐦".repeat(2_500)
+    );
+    let script = Script::serve(home.path(), &echo);
+    home.configure(&format!("{}api_key_env = \"LAB_KEY\"\n", lab(&script, "openai")));
+    let output = told(&home, &receiver, &["run", "look", "--output", "stream-json"]).env("UKAI_LOG", "trace").output();
+    let output = output.expect("ukai runs");
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let delivered = receiver.delivered();
+    assert_eq!((delivered.len(), receiver.violations()), (1, Vec::new()), "{delivered:#?}");
+    let secrets = [KEY, receiver.token()];
+    for said in [&output.stdout, &output.stderr] {
+        let said = String::from_utf8_lossy(said);
+        secrets.iter().for_each(|secret| assert!(!said.contains(secret), "{secret} in {said}"));
+    }
+    let told = text(&delivered[0]);
+    assert!(!told.contains("hush-hush") && !told.contains("@everyone"), "{told}");
+    secrets.iter().for_each(|secret| assert!(!told.contains(secret), "{told}"));
+    check_no_secret(&home.state_dir(), &secrets);
+}
