@@ -208,8 +208,8 @@ impl Filter {
             return None;
         }
         let free = |key: &Key, due: Instant| self.told.free_at(key).map_or(due, |free| free.max(due));
-        let (tests, entries): (Vec<_>, Vec<_>) = self.queue.entries.iter().partition(|(key, _)| key.kind == Kind::Test);
-        let entries = entries.into_iter().map(|(key, waiting)| free(key, waiting.due));
+        let entries = self.queue.entries.iter().filter(|(key, _)| key.kind != Kind::Test);
+        let entries = entries.map(|(key, waiting)| free(key, waiting.due));
         let crowd = self.queue.crowd.values().map(|bundle| free(&bundle.sample.key(), bundle.due));
         let closings = self.accounts.all.iter().filter_map(|(account, known)| {
             let closing = known.closing.as_ref().filter(|_| known.standing.is_some())?;
