@@ -299,6 +299,21 @@ fn while_a_message_is_under_way_the_world_goes_on() {
 }
 
 #[test]
+fn a_job_that_aborts_while_the_opening_is_under_way_is_told_with_the_closing() {
+    let mut world = World::new();
+    world.alert(opened("lab"));
+    world.now += HOLD;
+    let message = world.filter.poll_message(world.now).expect("it is due");
+    world.alert(aborted_by(1, Some("lab"), CauseKind::Attempts));
+    world.came_of(message, &Outcome::Delivered);
+    world.pass(HOUR);
+    assert_eq!((world.texts(), world.owed()), (vec!["opened lab".to_owned()], 1));
+    world.alert(closed("lab"));
+    world.pass(HOUR);
+    assert_eq!(world.texts()[1..], ["closed lab; 1 job aborted meanwhile"]);
+}
+
+#[test]
 fn what_an_open_breaker_does_not_explain_is_told() {
     let mut world = World::new();
     world.alert(opened("lab"));
