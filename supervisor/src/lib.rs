@@ -17,6 +17,7 @@ pub mod job;
 pub mod naming;
 pub mod news;
 pub mod queue;
+pub mod report;
 pub mod restart;
 pub mod resume;
 pub mod route;

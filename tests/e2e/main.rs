@@ -21,6 +21,7 @@ mod probe;
 mod providers;
 mod quarantine;
 mod reads;
+mod report;
 mod resume;
 mod routes;
 mod run;

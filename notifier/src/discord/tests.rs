@@ -80,12 +80,24 @@ async fn a_wait_is_sat_out_however_it_is_named_and_however_often() {
     }
 }
 
+/// Of this process, in pages; the server is in it too.
+fn resident_pages() -> u64 {
+    let memory = std::fs::read_to_string("/proc/self/statm").expect("its memory");
+    memory.split_whitespace().nth(1).expect("a number").parse().expect("a number")
+}
+
 #[tokio::test]
-async fn ten_thousand_refusals_are_a_loop_and_cost_nothing() {
+async fn ten_thousand_refusals_are_a_loop_and_no_recursion() {
+    const PAGES_MAX: u64 = 1_024;
     let refused = json_of(429, "", r#"{"retry_after":0.0,"global":false}"#);
-    let answers = vec![refused.as_str(); 1_000];
-    let (outcome, arrivals, _) = deliver(&answers).await;
-    assert_eq!((outcome, arrivals.len()), (Outcome::Delivered, 1_001));
+    let (url, arrivals) = server(&vec![refused.as_str(); 10_000]).await;
+    arrivals.lock().expect("a lock").reserve(10_001);
+    let mut discord = Discord::new(&url, None).expect("an address");
+    let before = resident_pages();
+    assert_eq!(discord.deliver(&message()).await, Outcome::Delivered);
+    assert_eq!(arrivals.lock().expect("a lock").len(), 10_001);
+    let grown = resident_pages().saturating_sub(before);
+    assert!(grown < PAGES_MAX, "{grown} pages more after 10,000 refusals");
 }
 
 #[tokio::test]

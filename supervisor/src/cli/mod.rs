@@ -20,6 +20,7 @@ mod notify;
 mod pause;
 mod providers;
 mod quarantine;
+mod report;
 mod results;
 mod resume;
 mod run;
@@ -141,6 +142,8 @@ enum Verb {
     Quarantine(quarantine::Args),
     /// See how providers stand, ask them, or believe in them again
     Providers(providers::Args),
+    /// Six figures of a period against the one before, and a Go/No-Go page
+    Report(report::Args),
     /// Say what is in force here, where it comes from and what is missing
     Doctor,
     /// Play a scripted provider over HTTP
@@ -214,6 +217,7 @@ fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
             Verb::Notify(verb) => notify::notify(&context, &verb).await,
             Verb::Quarantine(args) => quarantine::quarantine(&context, args),
             Verb::Providers(args) => providers::providers(&context, args).await,
+            Verb::Report(args) => report::report(&context, &args),
             Verb::Doctor => doctor::doctor(&context).await,
             Verb::Demo(_) | Verb::Script(_) | Verb::Completions(_) => Ok(0),
         }

@@ -29,7 +29,7 @@ pub(crate) fn rows(state: &StateDir) -> Result<Vec<JobRow>, Failure> {
     Ok(rows)
 }
 
-fn ids(state: &StateDir) -> Result<Vec<JobId>, Failure> {
+pub(crate) fn ids(state: &StateDir) -> Result<Vec<JobId>, Failure> {
     let runs = state.runs();
     let fault = |error: io::Error| Failure::failed(StoreError::io("listing", &runs, &error));
     let mut ids: Vec<JobId> = match std::fs::read_dir(&runs) {

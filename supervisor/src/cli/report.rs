@@ -1,0 +1,192 @@
+//! `ukai report`: six figures of a period against the one before, and a Go/No-Go page. Reads logs only, with a server and
+//! without.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use ukai_protocol::disk;
+use ukai_protocol::event::Event;
+
+use super::context::Context;
+use super::failure::Failure;
+use super::{Output, offline, print, table};
+use crate::config::duration;
+use crate::report::{Figures, MEASURES, Verdict, page};
+use crate::store::{event_log, server_log};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How long a period is
+    #[arg(long, value_name = "TIME", default_value = "168h")]
+    period: String,
+    /// Where it ends, for instance 2026-11-30T00:00:00Z [default: now]
+    #[arg(long, value_name = "INSTANT")]
+    until: Option<String>,
+    /// Write the Go/No-Go page, in Markdown, to this file; `-`: to stdout
+    #[arg(long, value_name = "FILE")]
+    go_no_go: Option<PathBuf>,
+}
+
+/// The two periods, as instants.
+struct Periods {
+    before: SystemTime,
+    from: SystemTime,
+    until: SystemTime,
+}
+
+pub(crate) fn report(context: &Context, args: &Args) -> Result<u8, Failure> {
+    let periods = periods(args)?;
+    let (now, then) = count(context, &periods)?;
+    let [before, from, until] = [periods.before, periods.from, periods.until].map(shown);
+    let (period, earlier) = (format!("{from} to {until}"), format!("{before} to {from}"));
+    if let Some(file) = &args.go_no_go {
+        let page = page::page(&now, &then, &period, &earlier);
+        if file.as_os_str() == "-" {
+            print::out(&page);
+            return Ok(0);
+        }
+        let file = context.current_folder.join(file);
+        disk::write_atomic(&file, page.as_bytes()).map_err(|error| {
+            Failure::failed(format!("writing the page to {}: {error}; name another file", file.display()))
+        })?;
+        print::note(&format!("ukai: the page is written to {}", file.display()));
+    }
+    print::out(&match context.output {
+        Output::Text => text(&now, &then, &period, &earlier),
+        Output::Json | Output::StreamJson => format!("{}\n", line(&now, &then, [&before, &from, &until])),
+    });
+    Ok(0)
+}
+
+fn periods(args: &Args) -> Result<Periods, Failure> {
+    let period =
+        duration::parse(&args.period).map_err(|why| Failure::usage(format!("--period {}: {why}", args.period)))?;
+    let until = match &args.until {
+        None => SystemTime::now(),
+        Some(text) => {
+            let instant = text.parse::<Timestamp>().ok().and_then(|at| SystemTime::try_from(at).ok());
+            instant.ok_or_else(|| {
+                Failure::usage(format!("--until {text}: it is no instant; write one like 2026-11-30T00:00:00Z"))
+            })?
+        }
+    };
+    let earlier = |at: SystemTime| at.checked_sub(Duration::from_millis(period));
+    let from = earlier(until).filter(|from| *from < until);
+    let before = from.and_then(earlier);
+    match (before, from) {
+        (Some(before), Some(from)) => Ok(Periods { before, from, until }),
+        _ => Err(Failure::usage(format!(
+            "--period {}: there are no two such periods before that; name a shorter one",
+            args.period
+        ))),
+    }
+}
+
+/// A log that is damaged hides none of the others, and what verifies of it counts.
+fn count(context: &Context, periods: &Periods) -> Result<(Figures, Figures), Failure> {
+    let (mut now, mut then) = (Figures::default(), Figures::default());
+    let state = &context.state;
+    let (_, damage) = server_log::read(state, |record| {
+        if let Some(figures) = periods.of(&record.at, &mut now, &mut then) {
+            figures.add_server(&record.event);
+        }
+    })?;
+    if let Some(why) = damage {
+        print::note(&format!("ukai: {}: {why}; what stands before it is counted", state.supervisor_events().display()));
+    }
+    for id in offline::ids(state)? {
+        let log = state.run(&id).log();
+        // Nothing of these periods was recorded after it was last written to.
+        let modified = std::fs::metadata(&log).and_then(|found| found.modified());
+        if modified.is_ok_and(|at| at < periods.before) {
+            continue;
+        }
+        let Ok(file) = File::open(&log) else { continue };
+        let (mut reader, mut line, mut seq) = (BufReader::new(file), Vec::new(), 0);
+        loop {
+            line.clear();
+            match reader.read_until(b'\n', &mut line) {
+                Ok(0) => break,
+                Ok(_) => seq += 1,
+                Err(error) => {
+                    print::note(&format!("ukai: reading {}: {error}; the rest of it is not counted", log.display()));
+                    break;
+                }
+            }
+            match event_log::decode::<Event>(line.trim_ascii_end(), seq) {
+                Ok(record) => {
+                    if let Some(figures) = periods.of(&record.at, &mut now, &mut then) {
+                        figures.add(&record.event);
+                    }
+                }
+                // Being written just now.
+                Err(_) if !line.ends_with(b"\n") => break,
+                Err(damage) => {
+                    print::note(&format!(
+                        "ukai: {}: record {seq}: {damage}; the rest of it is not counted",
+                        log.display()
+                    ));
+                    break;
+                }
+            }
+        }
+    }
+    Ok((now, then))
+}
+
+impl Periods {
+    fn of<'a>(&self, at: &str, now: &'a mut Figures, then: &'a mut Figures) -> Option<&'a mut Figures> {
+        let at = server_log::time(at)?;
+        if (self.from..self.until).contains(&at) {
+            Some(now)
+        } else if (self.before..self.from).contains(&at) {
+            Some(then)
+        } else {
+            None
+        }
+    }
+}
+
+fn shown(at: SystemTime) -> String {
+    Timestamp::try_from(at)
+        .map_or_else(|_| "an unknown time".to_owned(), |at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+fn text(now: &Figures, then: &Figures, period: &str, earlier: &str) -> String {
+    let (values, before) = (now.values(), then.values());
+    let mut rows = vec![["FIGURE", "UNIT", "BEFORE", "PERIOD", "CHANGE"].map(str::to_owned)];
+    rows.extend(MEASURES.into_iter().enumerate().map(|(place, (name, unit, _))| {
+        let change = page::change(before[place], values[place]);
+        [name.to_owned(), unit.to_owned(), page::value(before[place]), page::value(values[place]), change]
+    }));
+    let mut text = format!("{period}, against {earlier}\n\n{}", table::columns(&rows));
+    text.push_str("\nno questions were asked: this version asks none\n");
+    for (cause, count) in &now.aborts {
+        text.push_str(&format!("aborted: {cause}: {count}\n"));
+    }
+    text
+}
+
+fn line(now: &Figures, then: &Figures, [before, from, until]: [&str; 3]) -> Value {
+    let figures = |figures: &Figures| {
+        json!({
+            "requests": figures.requests, "rate_limited": figures.limited,
+            "breaker": {"open": figures.opened, "half_open": figures.half_opened, "closed": figures.closed},
+            "ask_response_s": null,
+            "ended": figures.ended, "completed": figures.completed, "aborted": figures.aborted(),
+            "checkpoints_failed": figures.checkpoints_failed, "aborts": figures.aborts,
+            "tokens": {"input": figures.input_tokens, "output": figures.output_tokens},
+        })
+    };
+    let verdicts = MEASURES.into_iter().zip(now.values()).map(|((name, unit, reference), value)| {
+        json!({"figure": name, "unit": unit, "value": value, "reference": reference, "verdict": Verdict::of(value, reference).word()})
+    });
+    json!({
+        "type": "report", "from": from, "until": until, "before_from": before,
+        "period": figures(now), "before": figures(then), "measures": verdicts.collect::<Vec<_>>(),
+    })
+}

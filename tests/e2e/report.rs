@@ -1,0 +1,42 @@
+//! The six figures are those of the logs, per period, and the page says what they speak for (spec §13).
+
+use ukai_tests::home::Home;
+
+use crate::scripts;
+
+#[test]
+fn figures_and_page_are_those_of_what_happened() {
+    let (home, script) = Home::with_script(&format!(
+        "[[rule]]\nwhen.step = 2\ntimes = 1\nper = \"server\"\nfault = {{ status = 429, headers = {{ retry-after = \"1\" }} }}\n{}",
+        scripts::steps(4)
+    ));
+    home.file("notes.txt", &scripts::notes());
+    assert_eq!(home.ukai(&["run", "look"]).status.code(), Some(0));
+    assert_eq!(home.ukai(&["run", "look", "--limit", "steps=2"]).status.code(), Some(4));
+    let (code, report) = home.ukai_json(&["report", "--output", "json"]);
+    let period = &report["period"];
+    assert_eq!(
+        (code, &period["requests"], &period["rate_limited"]),
+        (0, &script.requests().into(), &1.into()),
+        "{report}"
+    );
+    assert_eq!((&period["ended"], &period["completed"], &period["aborted"]), (&2.into(), &1.into(), &1.into()));
+    assert_eq!(period["aborts"]["breaker_open(limit(steps))"], 1);
+    assert_eq!(period["tokens"]["input"], 600);
+    assert_eq!(report["before"]["requests"], 0);
+
+    // What is the period now was nothing before, and is the one before in an hour.
+    let hour = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1);
+    let (_, later) = home.ukai_json(&["report", "--period", "1h", "--until", &hour.to_string(), "--output", "json"]);
+    assert_eq!((&later["before"]["ended"], &later["period"]["ended"]), (&2.into(), &0.into()), "{later}");
+
+    let page = home.ukai(&["report", "--go-no-go", "-"]);
+    let page = String::from_utf8_lossy(&page.stdout).into_owned();
+    assert!(
+        page.starts_with("# Go / No-Go") && page.contains("**Go**: above their reference values: 429 frequency"),
+        "{page}"
+    );
+    for wrong in [["report", "--period", "soon"], ["report", "--until", "tomorrow"]] {
+        assert_eq!(home.ukai(&wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
