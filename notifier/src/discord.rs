@@ -249,7 +249,7 @@ fn seconds(text: &str) -> Option<Duration> {
 
 /// None: it is no time.
 fn duration(seconds: f64) -> Option<Duration> {
-    if !seconds.is_finite() && !(seconds > 0.0) || seconds < 0.0 {
+    if seconds.is_nan() || seconds < 0.0 {
         return None;
     }
     Some(Duration::try_from_secs_f64(seconds).unwrap_or(WAIT_MAX).min(WAIT_MAX))

@@ -32,7 +32,7 @@ pub struct Resumption {
 }
 
 /// What the jobs are, in the order asked.
-pub type Specs = Result<Vec<Box<JobSpec>>, String>;
+pub type Specs = Result<Vec<JobSpec>, String>;
 
 impl State {
     pub(super) fn resume(&mut self, jobs: Vec<ToResume>, answer: Answer<Vec<JobId>>) {
@@ -125,11 +125,7 @@ impl State {
         }
     }
 
-    fn judge(
-        &self,
-        resumption: &Resumption,
-        specs: Vec<Box<JobSpec>>,
-    ) -> Result<HashMap<JobId, Arc<JobSpec>>, Refusal> {
+    fn judge(&self, resumption: &Resumption, specs: Vec<JobSpec>) -> Result<HashMap<JobId, Arc<JobSpec>>, Refusal> {
         let mut judged = HashMap::new();
         for (ToResume { job: id, limits, .. }, mut spec) in resumption.jobs.iter().zip(specs) {
             let Some(job) = self.jobs.get(id) else { continue };
@@ -137,7 +133,7 @@ impl State {
             resume::check(id, job.progress.outcome.as_ref(), &job.progress.used, &before, limits)
                 .map_err(|why| usage(format!("{id}: {why}; nothing was resumed")))?;
             spec.limits = *limits;
-            judged.insert(id.clone(), Arc::from(spec));
+            judged.insert(id.clone(), Arc::new(spec));
         }
         Ok(judged)
     }
@@ -212,10 +208,10 @@ impl State {
     }
 }
 
-fn read(state: &StateDir, id: &JobId) -> Result<Box<JobSpec>, String> {
+fn read(state: &StateDir, id: &JobId) -> Result<JobSpec, String> {
     let path = state.run(id).spec();
     let why = match spec_file::load(&path) {
-        Ok(Loaded::Sound(spec)) => return Ok(spec),
+        Ok(Loaded::Sound(spec)) => return Ok(*spec),
         Ok(Loaded::Missing) => "it is not there".to_owned(),
         Ok(Loaded::Bad(why)) => why,
         Err(error) => error.to_string(),
