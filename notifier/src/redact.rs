@@ -77,17 +77,19 @@ impl Redactor {
     pub fn new(secrets: Vec<Secret>) -> Self {
         let mut redactor = Redactor::default();
         for secret in secrets {
-            // Of an address only what makes it secret: the rest stands in every other address.
-            let secret: Vec<char> = secret_part(secret.expose().trim()).chars().collect();
-            match secret.len() {
-                0 => {}
-                1..PIECE_CHARS => redactor.short.push(secret),
-                _ => redactor
-                    .pieces
-                    .extend(secret.windows(PIECE_CHARS).filter_map(|piece| <[char; 8]>::try_from(piece).ok())),
+            for part in secret_parts(secret.expose().trim()) {
+                redactor.add(part.chars().collect());
             }
         }
         redactor
+    }
+
+    fn add(&mut self, secret: Vec<char>) {
+        match secret.len() {
+            0 => {}
+            1..PIECE_CHARS => self.short.push(secret),
+            _ => self.pieces.extend(secret.windows(PIECE_CHARS).filter_map(|piece| <[char; 8]>::try_from(piece).ok())),
+        }
     }
 
     #[must_use]
@@ -132,13 +134,14 @@ impl Redactor {
     }
 }
 
-/// Of an address the last part of its path with what follows, or the name and password before its host.
-fn secret_part(secret: &str) -> &str {
-    let Some((_, address)) = secret.split_once("://") else { return secret };
-    if let Some((user, _)) = address.split_once('@') {
-        return user;
-    }
-    address.trim_end_matches('/').rsplit_once('/').map_or(address, |(_, last)| last)
+/// Of an address only what can make it secret: name and password, and what is long in its path and its query. The rest
+/// stands in every other address.
+fn secret_parts(secret: &str) -> Vec<&str> {
+    let Some((_, address)) = secret.split_once("://") else { return vec![secret] };
+    let (user, rest) = address.rsplit_once('@').map_or((None, address), |(user, rest)| (Some(user), rest));
+    let after_host = rest.split_once('/').map_or("", |(_, path)| path);
+    let long = after_host.split(['/', '?', '&', '=', '#']).filter(|part| part.len() >= SHAPE_CHARS);
+    user.into_iter().chain(long).collect()
 }
 
 fn is_of_key(c: char) -> bool {
@@ -148,7 +151,10 @@ fn is_of_key(c: char) -> bool {
 /// Whether a variable of this name holds a secret.
 #[must_use]
 pub fn looks_secret(name: &str) -> bool {
-    name.to_ascii_uppercase().split(['_', '-']).any(|word| SECRET_WORDS.contains(&word))
+    let name = name.to_ascii_uppercase();
+    // Where a secret lies is none.
+    let is_a_place = ["_SOCK", "_FILE", "_PATH", "_DIR"].iter().any(|end| name.ends_with(end));
+    !is_a_place && name.split(['_', '-']).any(|word| SECRET_WORDS.contains(&word))
 }
 
 #[cfg(test)]
@@ -185,9 +191,9 @@ mod tests {
 
     #[test]
     fn of_a_secret_address_the_rest_is_no_secret() {
-        let redactor = redactor("https://discord.com/api/webhooks/1234/abcdefghijkl");
-        let text = "see https://discord.com/api for webhooks, not abcdefghijkl";
-        assert_eq!(redactor.redacted(text), "see https://discord.com/api for webhooks, not [secret]");
+        let redactor = redactor("https://discord.com/api/webhooks/1234/abcdefghijkl/slack");
+        let text = "see https://discord.com/api for webhooks in slack, not abcdefghijkl";
+        assert_eq!(redactor.redacted(text), "see https://discord.com/api for webhooks in slack, not [secret]");
         let redactor = self::redactor("postgres://user:hunter2hunter2@db.example/app");
         assert_eq!(redactor.redacted("hunter2hunter2 at db.example"), "[secret] at db.example");
     }
@@ -197,7 +203,7 @@ mod tests {
         for name in ["OPENAI_API_KEY", "UKAI_DISCORD_WEBHOOK", "gh_token", "DB_PASSWORD", "SENTRY_DSN"] {
             assert!(looks_secret(name), "{name}");
         }
-        for name in ["PATH", "KEYBOARD", "MONKEY_HOME", "HOME", "XDG_STATE_HOME", "SSH_AUTHOR"] {
+        for name in ["PATH", "KEYBOARD", "MONKEY_HOME", "HOME", "XDG_STATE_HOME", "SSH_AUTHOR", "SSH_AUTH_SOCK"] {
             assert!(!looks_secret(name), "{name}");
         }
     }

@@ -19,7 +19,8 @@ const EMBEDS_UNITS_MAX: usize = 6_000;
 /// What a phone shows.
 const HEADLINE_UNITS_MAX: usize = 300;
 /// Of one alert: ten of them fit into a description.
-const ENTRY_UNITS_MAX: usize = 380;
+const ENTRY_UNITS_MAX: usize = 300;
+const MORE_UNITS_MAX: usize = 120;
 const SUMMARY_UNITS_MAX: usize = 100;
 const BODY_UNITS_MAX: usize = 500;
 const _: () = assert!(TITLE_UNITS_MAX + DESCRIPTION_UNITS_MAX <= EMBEDS_UNITS_MAX);
@@ -31,15 +32,18 @@ const GREY: u32 = 0x6B_72_80;
 #[must_use]
 pub fn discord(message: &Message) -> Value {
     let headline = markdown(&headline(message), HEADLINE_UNITS_MAX);
-    let mut lines: Vec<String> = message.entries.iter().map(entry_in_markdown).collect();
-    lines.extend(message.more.iter().map(|(count, what)| format!("… {count} {}", markdown(what, ENTRY_UNITS_MAX))));
+    // How much is not told stands below, however long the rest is.
+    let more = message.more.iter().map(|(count, what)| format!("\n… {count} {}", markdown(what, MORE_UNITS_MAX)));
+    let more = cut(&more.collect::<String>(), DESCRIPTION_UNITS_MAX / 2);
+    let lines: Vec<String> = message.entries.iter().map(entry_in_markdown).collect();
+    let lines = cut(&lines.join("\n"), DESCRIPTION_UNITS_MAX - more.encode_utf16().count());
     let urgent = message.entries.iter().any(|entry| is_bad(&entry.what));
     let title = format!("ukai: {}", counted(message));
     json!({
         "content": cut(&headline, CONTENT_UNITS_MAX),
         "embeds": [{
             "title": cut(&title, TITLE_UNITS_MAX),
-            "description": cut(&lines.join("\n"), DESCRIPTION_UNITS_MAX),
+            "description": format!("{lines}{more}"),
             "color": if urgent { RED } else { GREY },
         }],
         // Nobody is pinged, whatever stands in the text.

@@ -29,8 +29,10 @@ pub struct Figures {
     /// Jobs that ended, whichever way.
     pub ended: u64,
     pub completed: u64,
-    /// Ends because a checkpoint could not be written, and files that did not verify.
+    /// Ends because a checkpoint could not be written.
     pub checkpoints_failed: u64,
+    /// Files that did not verify: no end stands in a log of theirs.
+    pub quarantined: u64,
     /// Aborts by `reason(cause)`.
     pub aborts: BTreeMap<String, u64>,
     pub input_tokens: u64,
@@ -70,7 +72,7 @@ impl Figures {
             ServerEvent::BreakerMoved { to: BreakerState::Open, .. } => self.opened += 1,
             ServerEvent::BreakerMoved { to: BreakerState::HalfOpen, .. } => self.half_opened += 1,
             ServerEvent::BreakerMoved { to: BreakerState::Closed, .. } => self.closed += 1,
-            ServerEvent::Quarantined { .. } => self.checkpoints_failed += 1,
+            ServerEvent::Quarantined { .. } => self.quarantined += 1,
             _ => {}
         }
     }
@@ -95,7 +97,7 @@ impl Figures {
             Some((self.opened + self.half_opened + self.closed) as f64),
             // Nobody is asked anything in this version.
             None,
-            of(self.checkpoints_failed, self.ended),
+            of(self.checkpoints_failed + self.quarantined, self.ended + self.quarantined),
             of(self.aborted(), self.ended),
             (self.completed > 0).then(|| tokens as f64 / self.completed as f64),
         ]
@@ -210,7 +212,7 @@ mod tests {
         figures.add_server(&moved(BreakerState::Open));
         figures.add_server(&moved(BreakerState::Closed));
         figures.add_server(&ServerEvent::Quarantined { subject: "j-aaaaaaaa".to_owned(), why: String::new() });
-        assert_eq!(figures.values(), [Some(25.0), Some(2.0), None, Some(50.0), Some(50.0), Some(200.0)]);
+        assert_eq!(figures.values(), [Some(25.0), Some(2.0), None, Some(40.0), Some(50.0), Some(200.0)]);
         let aborts: Vec<_> = figures.aborts.iter().map(|(cause, count)| (cause.as_str(), *count)).collect();
         assert_eq!(aborts, [("breaker_open(all_open)", 1), ("checkpoint_failed(io(28))", 1)]);
     }

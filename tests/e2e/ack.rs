@@ -40,6 +40,26 @@ fn the_banner_stays_until_it_is_acked_by_verb_or_flag() {
 }
 
 #[test]
+fn what_does_not_verify_is_news_once_and_seen_when_acked_also_over_restarts() {
+    let (home, _script, job) = aborted();
+    assert!(home.ukai(&["ack", &job]).status.success());
+    let run = home.state_dir().join("runs").join(&job);
+    std::fs::remove_file(run.join("run_state.json")).expect("a snapshot");
+    let log = std::fs::read_to_string(run.join("events.jsonl")).expect("a log");
+    std::fs::write(run.join("events.jsonl"), log.replacen("\"steps\"", "\"stops\"", 1)).expect("spoiled");
+    for start in 1..=3 {
+        let server = home.serve();
+        assert_eq!(banner(&home).is_some(), start == 1, "start {start}");
+        assert!(home.ukai(&["ack", &job]).status.success());
+        assert_eq!(banner(&home), None);
+        drop(server);
+        assert_eq!(banner(&home), None, "without a server");
+    }
+    let log = std::fs::read_to_string(home.state_dir().join("supervisor/events.jsonl")).expect("the server's log");
+    assert_eq!((log.matches("\"Quarantined\"").count(), log.matches("\"Acked\"").count()), (1, 1), "{log}");
+}
+
+#[test]
 fn all_of_it_can_be_acked_and_each_is_printed() {
     let (home, _script, job) = aborted();
     assert_eq!(home.ukai(&["run", "look again", "--limit", "steps=2"]).status.code(), Some(4));

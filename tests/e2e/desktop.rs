@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use ukai_tests::discord::Receiver;
 use ukai_tests::home::Home;
 use zbus::OwnedVariant;
 
@@ -153,7 +154,9 @@ fn a_job_runs_as_ever_beside_a_service_that_hangs() {
     home.file("notes.txt", &crate::scripts::notes());
     let bus = Bus::start();
     let shown = serve(&bus, true);
+    let discord = Receiver::start();
     let mut command = home.command(&["run", "look", "--limit", "steps=5", "--output", "json"]);
+    command.env("UKAI_DISCORD_WEBHOOK", discord.url());
     let output = command.env("DBUS_SESSION_BUS_ADDRESS", &bus.address).output().expect("ukai runs");
     let result: Value = serde_json::from_slice(&output.stdout).expect("a result");
     assert_eq!(
@@ -162,5 +165,6 @@ fn a_job_runs_as_ever_beside_a_service_that_hangs() {
         "{result}"
     );
     assert!(!shown.lock().expect("a lock").is_empty(), "that it aborted was to be told");
+    assert_eq!(discord.delivered().len(), 1, "Discord does not wait for it");
     assert!(result["duration_ms"].as_u64().is_some_and(|ms| ms < 2_000), "the job did not wait for it: {result}");
 }

@@ -20,9 +20,9 @@ use crate::store::{Problem, Recovered, routes};
 use crate::table::Job;
 
 impl State {
-    /// It is news once, and then only when it is found otherwise.
+    /// It is news once, and then only when it has verified meanwhile: the next start says the same in other words.
     pub(super) fn found_quarantined(&mut self, subject: &str, why: String) {
-        if self.server_log.state.refuses(subject).is_none_or(|known| known.why != why) {
+        if self.server_log.state.refuses(subject).is_none() {
             self.note(vec![ServerEvent::Quarantined { subject: subject.to_owned(), why }]);
         }
     }

@@ -11,7 +11,7 @@ use ukai_protocol::job::Limits;
 use ukai_protocol::lease::Timeouts;
 
 use super::client::{Client, unexpected};
-use super::context::{Context, worker_program};
+use super::context::{Context, WEBHOOK_VARIABLE, worker_program};
 use super::failure::Failure;
 use super::{Output, print, table};
 use crate::config::{Config, KeyFrom, Provider, duration, key, preset, provider};
@@ -29,6 +29,7 @@ struct Fact {
 pub(crate) async fn doctor(context: &Context) -> Result<u8, Failure> {
     let mut facts = configuration(context);
     facts.extend(providers(&context.loaded.config));
+    facts.extend(alerts(context));
     facts.extend(policy());
     facts.extend(places(context));
     facts.extend(server(context).await);
@@ -143,6 +144,20 @@ fn looked(from: &KeyFrom) -> String {
         KeyFrom::Variable(name) => format!("variable {name}"),
         KeyFrom::File(path) => format!("file {}", path.display()),
     }
+}
+
+fn alerts(context: &Context) -> Vec<Fact> {
+    const TOPIC: &str = "alerts";
+    let config = &context.loaded.config;
+    let file = config.file.as_ref().map_or_else(|| "none".to_owned(), |file| file.display().to_string());
+    let (desktop, origin) = match config.desktop {
+        Some(desktop) => (desktop, file),
+        None => (true, "default".to_owned()),
+    };
+    let desktop = if desktop { "yes, where there is a session bus" } else { "no" };
+    let is_set = std::env::var_os(WEBHOOK_VARIABLE).is_some_and(|url| !url.is_empty());
+    let discord = if is_set { "yes (see: ukai notify test)" } else { "no: the variable is not set" };
+    vec![fact(TOPIC, "desktop", desktop, origin), fact(TOPIC, "discord", discord, WEBHOOK_VARIABLE)]
 }
 
 fn policy() -> Vec<Fact> {

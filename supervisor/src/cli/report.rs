@@ -1,7 +1,6 @@
 //! `ukai report`: six figures of a period against the one before, and a Go/No-Go page. Reads logs only, with a server and
 //! without.
 
-use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -50,6 +49,13 @@ pub(crate) fn report(context: &Context, args: &Args) -> Result<u8, Failure> {
             return Ok(0);
         }
         let file = context.current_folder.join(file);
+        // It is replaced as a whole, and a device, a FIFO or a link is not ours to replace.
+        if std::fs::symlink_metadata(&file).is_ok_and(|found| !found.is_file()) {
+            let file = file.display();
+            return Err(Failure::usage(format!(
+                "writing the page to {file}: it is no regular file; name another, or - for stdout"
+            )));
+        }
         disk::write_atomic(&file, page.as_bytes()).map_err(|error| {
             Failure::failed(format!("writing the page to {}: {error}; name another file", file.display()))
         })?;
@@ -105,7 +111,8 @@ fn count(context: &Context, periods: &Periods) -> Result<(Figures, Figures), Fai
         if modified.is_ok_and(|at| at < periods.before) {
             continue;
         }
-        let Ok(file) = File::open(&log) else { continue };
+        // One that is gone, or no regular file, is told of where its job is.
+        let Ok(file) = disk::open_read(&log) else { continue };
         let (mut reader, mut line, mut seq) = (BufReader::new(file), Vec::new(), 0);
         loop {
             line.clear();
@@ -178,7 +185,7 @@ fn line(now: &Figures, then: &Figures, [before, from, until]: [&str; 3]) -> Valu
             "breaker": {"open": figures.opened, "half_open": figures.half_opened, "closed": figures.closed},
             "ask_response_s": null,
             "ended": figures.ended, "completed": figures.completed, "aborted": figures.aborted(),
-            "checkpoints_failed": figures.checkpoints_failed, "aborts": figures.aborts,
+            "checkpoints_failed": figures.checkpoints_failed, "quarantined": figures.quarantined, "aborts": figures.aborts,
             "tokens": {"input": figures.input_tokens, "output": figures.output_tokens},
         })
     };

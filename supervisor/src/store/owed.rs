@@ -2,12 +2,12 @@
 //!
 //! Each sink knows by its cursor what it has told (`supervisor/cursors.json`); this is all that may still be told.
 
-use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use ukai_notifier::{Alert, Source};
+use ukai_protocol::disk;
 use ukai_protocol::event::Event;
 use ukai_protocol::server_event::ServerEvent;
 
@@ -58,7 +58,7 @@ fn modified(path: &Path) -> Option<SystemTime> {
 
 /// The log has been verified: only lines that may be news are decoded.
 fn of_job(log: &Path, about: &About<'_>, since: SystemTime) -> std::io::Result<Vec<Alert>> {
-    let mut reader = BufReader::new(File::open(log)?);
+    let mut reader = BufReader::new(disk::open_read(log)?);
     let (mut line, mut seq, mut alerts) = (Vec::new(), 0, Vec::new());
     loop {
         line.clear();
