@@ -181,11 +181,13 @@ fn look(state: &StateDir, id: &JobId, spec: spec_file::Loaded) -> Result<Looked,
         spec_file::Loaded::Bad(why) => (SpecFound::Bad(why), None),
     };
     let Examined { log, snapshot, replay, snapshot_seq } = examine(&run)?;
+    let had_ended = spec.is_some() && length(&run.reserve())?.is_none();
     let found = Found {
         spec: spec_found,
         log,
         snapshot,
         outputs: holds_anything(&run.outputs())?,
+        had_ended,
         refused_before: state.quarantine_of(id).is_dir(),
     };
     Ok(Looked { verdict: recovery::judge(found), spec, replay, snapshot_seq })

@@ -113,6 +113,8 @@ pub struct Found {
     pub snapshot: SnapshotFound,
     /// `outputs/` holds something: the run was under way.
     pub outputs: bool,
+    /// Its reserve is gone while its job is there: that is given back with the record of an end, and made before the job.
+    pub had_ended: bool,
     /// It was refused before, and nobody has cleared it.
     pub refused_before: bool,
 }
@@ -171,6 +173,7 @@ pub fn judge(found: Found) -> Verdict {
             return refuse("it has a snapshot but no event log".to_owned(), &[Part::Snapshot]);
         }
         LogFound::Nothing if found.outputs => return refuse("it has outputs but no event log".to_owned(), &[]),
+        LogFound::Nothing if found.had_ended => return refuse("it had ended, and has no event log".to_owned(), &[]),
         LogFound::Nothing => return Verdict::Never,
         LogFound::Sound { torn } => torn,
     };

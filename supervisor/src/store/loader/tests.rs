@@ -149,6 +149,18 @@ fn a_lost_log_is_not_a_job_that_never_was() {
 }
 
 #[test]
+fn a_job_that_had_ended_is_never_taken_for_one_that_never_was() {
+    let mut events = run(2);
+    events.push(finished());
+    let temp = Temp::with(&events);
+    std::fs::write(temp.run().log(), "").expect("lost");
+    for _ in 0..2 {
+        assert!(matches!(only(&temp).problem, Some(Problem::Quarantined { .. })));
+    }
+    assert!(temp.run().spec().exists(), "what it is stays");
+}
+
+#[test]
 fn a_job_that_was_never_acknowledged_is_no_job() {
     let nothing = |_: &Temp| {};
     let no_log = |temp: &Temp| std::fs::remove_file(temp.run().log()).expect("no log");
@@ -157,6 +169,8 @@ fn a_job_that_was_never_acknowledged_is_no_job() {
     let half: [&dyn Fn(&Temp); 4] = [&nothing, &no_log, &no_job, &torn];
     for (number, leave) in half.into_iter().enumerate() {
         let temp = Temp::with(&[]);
+        // As `Writer::create` leaves it: the reserve is there before the job is.
+        std::fs::write(temp.run().reserve(), "").expect("a reserve");
         leave(&temp);
         assert!(recover_all(&temp.state).expect("listed").is_empty(), "{number}");
         assert!(!temp.run().root().exists(), "{number}");

@@ -52,6 +52,7 @@ fn the_table() {
         log: LogFound::Sound { torn: 0 },
         snapshot: SnapshotFound::Missing,
         outputs: false,
+        had_ended: false,
         refused_before: false,
     };
     let corrupt = LogFound::Corrupt(Corrupt { line: 3, why: Damage::Checksum });
@@ -92,6 +93,7 @@ fn the_table() {
     check("not even a job file yet", &|found| (nothing(found), found.spec = SpecFound::Missing).1, Ok(Verdict::Never));
     check("a lost log", &|found| (nothing(found), found.snapshot = bad()).1, Err(&[Part::Snapshot]));
     check("a lost log, told by outputs", &|found| (nothing(found), found.outputs = true).1, Err(&[]));
+    check("ended, and nothing of its log is left", &|found| (nothing(found), found.had_ended = true).1, Err(&[]));
     check("refused before", &|found| (nothing(found), found.refused_before = true).1, Err(&[]));
     check("a lost job file", &|found| found.spec = SpecFound::Missing, Err(&[]));
     check("a damaged job file", &|found| found.spec = SpecFound::Bad("x".to_owned()), Err(&[Part::Spec]));
