@@ -5,41 +5,14 @@
 
 #![deny(clippy::disallowed_methods)]
 
-use std::collections::HashSet;
+mod shape;
+
 use std::fmt;
 
 use ukai_protocol::secret::Secret;
+use ukai_protocol::secret::fingerprint::MASK;
+use ukai_protocol::secret::fragment::{self, Fragments};
 
-const MASK: &str = "[secret]";
-/// So many characters of a secret in a row are a piece of it; fewer are found in words too.
-const PIECE_CHARS: usize = 8;
-/// What follows a prefix below: fewer characters are a word, or a key that was shortened.
-const SHAPE_CHARS: usize = 12;
-/// How keys of well-known services begin, and what stands before one in a header or an address.
-const SHAPES: [&str; 22] = [
-    "sk-",
-    "AIza",
-    "ghp_",
-    "gho_",
-    "ghu_",
-    "ghs_",
-    "github_pat_",
-    "glpat-",
-    "xoxb-",
-    "xoxp-",
-    "xoxa-",
-    "xoxr-",
-    "xoxs-",
-    "AKIA",
-    "ASIA",
-    "eyJ",
-    "Bearer ",
-    "bearer ",
-    "/api/webhooks/",
-    "api_key=",
-    "key=",
-    "password=",
-];
 /// Words of a variable's name that say what it holds.
 const SECRET_WORDS: [&str; 14] = [
     "KEY",
@@ -61,9 +34,7 @@ const SECRET_WORDS: [&str; 14] = [
 /// Knows what must not be told.
 #[derive(Clone, Default)]
 pub struct Redactor {
-    pieces: HashSet<[char; PIECE_CHARS]>,
-    /// Those that are no longer than a piece.
-    short: Vec<Vec<char>>,
+    known: Fragments,
 }
 
 impl fmt::Debug for Redactor {
@@ -75,77 +46,21 @@ impl fmt::Debug for Redactor {
 impl Redactor {
     #[must_use]
     pub fn new(secrets: Vec<Secret>) -> Self {
-        let mut redactor = Redactor::default();
-        for secret in secrets {
-            for part in secret_parts(secret.expose().trim()) {
-                redactor.add(part.chars().collect());
-            }
-        }
-        redactor
-    }
-
-    fn add(&mut self, secret: Vec<char>) {
-        match secret.len() {
-            0 => {}
-            1..PIECE_CHARS => self.short.push(secret),
-            _ => self.pieces.extend(secret.windows(PIECE_CHARS).filter_map(|piece| <[char; 8]>::try_from(piece).ok())),
-        }
+        let forms: Vec<String> = secrets.iter().flat_map(Secret::forms).collect();
+        Redactor { known: Fragments::of(forms.iter().map(String::as_str)) }
     }
 
     #[must_use]
     pub fn redacted(&self, text: &str) -> String {
-        let text: Vec<char> = text.chars().collect();
-        let mut is_secret = vec![false; text.len()];
-        for (at, piece) in text.windows(PIECE_CHARS).enumerate() {
-            if <[char; PIECE_CHARS]>::try_from(piece).is_ok_and(|piece| self.pieces.contains(&piece)) {
-                is_secret[at..at + PIECE_CHARS].fill(true);
-            }
+        let chars: Vec<char> = text.chars().collect();
+        let mut is_secret = self.known.found(&chars);
+        for span in shape::spans(text) {
+            let from = text[..span.start].chars().count();
+            let count = text[span].chars().count();
+            is_secret[from..from + count].fill(true);
         }
-        for secret in &self.short {
-            for at in 0..(text.len() + 1).saturating_sub(secret.len()) {
-                if text[at..].starts_with(secret) {
-                    is_secret[at..at + secret.len()].fill(true);
-                }
-            }
-        }
-        for shape in SHAPES {
-            let shape: Vec<char> = shape.chars().collect();
-            for at in 0..text.len() {
-                let inside_a_word = at > 0 && text[at - 1].is_ascii_alphanumeric() && shape[0].is_ascii_alphanumeric();
-                if inside_a_word || !text[at..].starts_with(&shape) {
-                    continue;
-                }
-                let from = at + shape.len();
-                let chars = text[from..].iter().take_while(|c| is_of_key(**c)).count();
-                if chars >= SHAPE_CHARS {
-                    is_secret[from..from + chars].fill(true);
-                }
-            }
-        }
-        let mut shown = String::new();
-        for (at, c) in text.iter().enumerate() {
-            if !is_secret[at] {
-                shown.push(*c);
-            } else if at == 0 || !is_secret[at - 1] {
-                shown.push_str(MASK);
-            }
-        }
-        shown
+        fragment::shown(&chars, &is_secret, MASK)
     }
-}
-
-/// Of an address only what can make it secret: name and password, and what is long in its path and its query. The rest
-/// stands in every other address.
-fn secret_parts(secret: &str) -> Vec<&str> {
-    let Some((_, address)) = secret.split_once("://") else { return vec![secret] };
-    let (user, rest) = address.rsplit_once('@').map_or((None, address), |(user, rest)| (Some(user), rest));
-    let after_host = rest.split_once('/').map_or("", |(_, path)| path);
-    let long = after_host.split(['/', '?', '&', '=', '#']).filter(|part| part.len() >= SHAPE_CHARS);
-    user.into_iter().chain(long).collect()
-}
-
-fn is_of_key(c: char) -> bool {
-    c.is_ascii_alphanumeric() || "_-./+=~%".contains(c)
 }
 
 /// Whether a variable of this name holds a secret.

@@ -2,6 +2,10 @@
 
 #![deny(clippy::disallowed_methods)]
 
+pub mod fingerprint;
+mod forms;
+pub mod fragment;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

@@ -11,6 +11,7 @@ use crate::id::JobId;
 use crate::job::{CauseKind, JobSpec};
 use crate::lease::{Answer, Ask, Report};
 use crate::secret::Secret;
+use crate::secret::fingerprint::Fingerprints;
 
 /// A piece of [`ToWorker::State`]: well under the frame bound, so that a large state streams.
 pub const STATE_CHUNK_BYTES: usize = 1024 * 1024;
@@ -95,4 +96,6 @@ pub struct Welcome {
     pub orphan_grace_ms: u64,
     /// Where spilled output goes; a root for reading.
     pub outputs: std::path::PathBuf,
+    /// What must not come to stand in a record, known by its hash alone.
+    pub secrets: Fingerprints,
 }

@@ -12,10 +12,11 @@ use ukai_tests::wait;
 use crate::scripts;
 
 const KEY: &str = "sk-test-0123456789abcdefghij";
+const OTHER: &str = "hush-hush-9876543210";
 
 fn told(home: &Home, receiver: &Receiver, args: &[&str]) -> Command {
     let mut command = home.command(args);
-    command.env("UKAI_DISCORD_WEBHOOK", receiver.url()).env("LAB_KEY", KEY).env("OTHER_SECRET", "hush-hush-9876543210");
+    command.env("UKAI_DISCORD_WEBHOOK", receiver.url()).env("LAB_KEY", KEY).env("OTHER_SECRET", OTHER);
     command
 }
 
@@ -127,7 +128,7 @@ fn no_secret_stands_in_any_alert_log_or_event() {
     let receiver = Receiver::start();
     let home = Home::new();
     let echo = format!(
-        "[[rule]]\nfault = {{ status = 401, message = \"key {KEY} and hush-hush-9876543210 @everyone {} are wrong\" }}\n",
+        "[[rule]]\nfault = {{ status = 401, message = \"key {KEY} and {OTHER} @everyone {} are wrong\" }}\n",
         "🐦".repeat(2_500)
     );
     let script = Script::serve(home.path(), &echo);
@@ -137,7 +138,7 @@ fn no_secret_stands_in_any_alert_log_or_event() {
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     let delivered = receiver.delivered();
     assert_eq!((delivered.len(), receiver.violations()), (1, Vec::new()), "{delivered:#?}");
-    let secrets = [KEY, receiver.token()];
+    let secrets = [KEY, OTHER, receiver.token()];
     for said in [&output.stdout, &output.stderr] {
         let said = String::from_utf8_lossy(said);
         secrets.iter().for_each(|secret| assert!(!said.contains(secret), "{secret} in {said}"));
@@ -146,4 +147,44 @@ fn no_secret_stands_in_any_alert_log_or_event() {
     assert!(!told.contains("hush-hush") && !told.contains("@everyone"), "{told}");
     secrets.iter().for_each(|secret| assert!(!told.contains(secret), "{told}"));
     check_no_secret(&home.state_dir(), &secrets);
+}
+
+#[test]
+fn a_model_or_a_file_that_knows_a_secret_puts_it_into_no_record() {
+    let receiver = Receiver::start();
+    let home = Home::new();
+    let in_base64 = "c2stdGVzdC0wMTIzNDU2Nzg5YWJjZGVmZ2hpag==";
+    home.file("notes.txt", &format!("{OTHER}\nAuthorization: Basic {in_base64}\nthe end {KEY}\n"));
+    let many = format!("{KEY} and more\n").repeat(3_000);
+    home.file("many.txt", &many);
+    home.file("AGENTS.md", &format!("Use {OTHER}.\n"));
+    let script = Script::serve(
+        home.path(),
+        &format!(
+            "[[rule]]\nwhen.step = {{ at_most = 1 }}\n[rule.reply]\ntext = \"I know {KEY} and {webhook}\"\ncalls = [\n\
+             {{ tool = \"Read\", args = {{ file_path = \"notes.txt\" }} }},\n\
+             {{ tool = \"Grep\", args = {{ pattern = \"more\", path = \"many.txt\", output_mode = \"content\" }} }},\n\
+             {{ tool = \"Read\", args = {{ file_path = \"{KEY}\" }} }} ]\n\
+             [[rule]]\n[rule.reply]\ntext = \"It was {OTHER}.\"\n",
+            webhook = receiver.url(),
+        ),
+    );
+    home.configure(&format!("{}api_key_env = \"LAB_KEY\"\n", lab(&script, "openai")));
+    let output = told(&home, &receiver, &["run", "look", "--output", "stream-json"]).env("UKAI_LOG", "trace").output();
+    let output = output.expect("ukai runs");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let secrets = [KEY, OTHER, in_base64.trim_end_matches('='), receiver.token()];
+    for said in [&output.stdout, &output.stderr] {
+        let said = String::from_utf8_lossy(said);
+        secrets.iter().for_each(|secret| assert!(!said.contains(secret), "{secret} in {said}"));
+    }
+    check_no_secret(&home.state_dir(), &secrets);
+    // And the file of the long output is there, so that the search above was one.
+    let [id] = &home.runs()[..] else { panic!("one run") };
+    let outputs = std::fs::read_dir(home.state_dir().join("runs").join(id).join("outputs")).expect("outputs");
+    let kept = std::fs::read_to_string(outputs.flatten().next().expect("a file").path()).expect("text");
+    assert!(kept.contains("[secret] and more"), "{kept}");
+    // What the model was sent is what stands in the log.
+    let last = script.arrivals().pop().expect("a request").to_string();
+    secrets.iter().for_each(|secret| assert!(!last.contains(secret), "{secret} in {last}"));
 }

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use ukai_protocol::job::Mode;
 use ukai_protocol::lease::Grant;
 use ukai_protocol::message::Message;
+use ukai_protocol::secret::fingerprint::Mask;
 use ukai_protocol::session::Welcome;
 
 use crate::context::tokens;
@@ -36,6 +37,7 @@ pub struct Deps {
     pub now: fn() -> Instant,
     pub permission: Arc<Permission>,
     pub outputs: PathBuf,
+    pub mask: Arc<Mask>,
     /// What system prompt aside every call carries besides the window, in tokens.
     pub tools_tokens: u64,
 }
@@ -51,25 +53,28 @@ impl Deps {
             Mode::Loop => registry::definitions(|tool| permission.hides(tool)),
         };
         let tools_tokens = tools.iter().map(tokens::estimate_definition).sum();
+        let mask = Arc::new(Mask::new(welcome.secrets.clone()));
         Ok(Deps {
-            call_model: over_http(Http::new()?, tools),
+            call_model: over_http(Http::new()?, tools, mask.clone()),
             now: Instant::now,
             permission,
             outputs: welcome.outputs.clone(),
+            mask,
             tools_tokens,
         })
     }
 
     #[must_use]
     pub fn tool_context(&self, cancel: CancellationToken) -> tool::Context {
-        tool::Context { permission: self.permission.clone(), cancel, outputs: self.outputs.clone() }
+        let Deps { permission, outputs, mask, .. } = self;
+        tool::Context { permission: permission.clone(), cancel, outputs: outputs.clone(), mask: mask.clone() }
     }
 }
 
-fn over_http(http: Http, tools: Vec<Definition>) -> CallModel {
+fn over_http(http: Http, tools: Vec<Definition>, mask: Arc<Mask>) -> CallModel {
     let (http, tools) = (Arc::new(http), Arc::new(tools));
     Box::new(move |attempt| {
-        let (http, tools) = (http.clone(), tools.clone());
+        let (http, tools, mask) = (http.clone(), tools.clone(), mask.clone());
         Box::pin(async move {
             let Attempt { grant, system, messages, cancel, on_progress } = attempt;
             let used = provider::used_ids(&messages);
@@ -80,7 +85,7 @@ fn over_http(http: Http, tools: Vec<Definition>) -> CallModel {
                 tools: &tools,
                 max_output: grant.max_output,
             };
-            provider::attempt(&http, &grant, request, &used, on_progress, cancel).await
+            provider::attempt(&http, &grant, request, &used, &mask, on_progress, cancel).await
         })
     })
 }

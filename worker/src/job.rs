@@ -57,8 +57,9 @@ async fn carry(identity: Identity) -> Result<(), End> {
     let (session, outbox, welcome, state) = session::begin(identity).await.map_err(End::Session)?;
     let fault = |error: &dyn std::fmt::Display| End::Fault(error.to_string());
     let deps = Arc::new(Deps::new(&welcome).map_err(|error| fault(&error))?);
-    let prompt =
+    let mut prompt =
         state.system.clone().unwrap_or_else(|| context::project::system_prompt(&welcome.spec, &deps.permission));
+    deps.mask.mask(&mut prompt);
     let parts = Parts {
         context: context::strategy(welcome.spec.context),
         overhead_tokens: deps.tools_tokens + context::tokens::estimate_text(&prompt),

@@ -34,6 +34,7 @@ use crate::publish::Publisher;
 use crate::restart::Exit;
 use crate::settings::Settings;
 use crate::store::{Appended, StoreError, StoreMessage};
+use ukai_protocol::secret::fingerprint::Fingerprints;
 
 /// What all job actors share.
 #[derive(Clone)]
@@ -43,6 +44,8 @@ pub struct Pool {
     pub publisher: Publisher,
     pub family: Family,
     pub start: spawn::Start,
+    /// For workers, which are lent a key at a time and must record none.
+    pub secrets: Arc<Fingerprints>,
 }
 
 pub struct Arguments {

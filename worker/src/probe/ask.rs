@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use ukai_protocol::lease::{AnswerClass, Grant, Report, Wait};
 use ukai_protocol::message::{Args, Call, Message, Usage};
 use ukai_protocol::probe::Shape;
+use ukai_protocol::secret::fingerprint::Mask;
 
 use super::named::Named;
 use super::observe::Evidence;
@@ -134,7 +135,16 @@ async fn exchange(
                 }
             };
             let cancel = CancellationToken::new();
-            provider::attempt(&http, grant, request, &provider::used_ids(messages), on_progress, cancel).await
+            provider::attempt(
+                &http,
+                grant,
+                request,
+                &provider::used_ids(messages),
+                &Mask::default(),
+                on_progress,
+                cancel,
+            )
+            .await
         }
         Err(failure) => Err(failure),
     };

@@ -10,6 +10,7 @@ use http::{HeaderMap, header};
 use ukai_protocol::job::CauseKind;
 use ukai_protocol::lease::{AnswerClass, LimitsSeen, STALE, Wait};
 use ukai_protocol::message::Usage;
+use ukai_protocol::secret::fingerprint::Mask;
 
 use super::mask::{self, CUT};
 use super::retry_after;
@@ -168,6 +169,14 @@ impl Failure {
             let is_cut = self.signature.chars().count() == SIGNATURE_CHARS_MAX;
             self.signature = mask::masked(&self.signature, key, is_cut);
         }
+        self
+    }
+
+    /// Any other secret, where it stands whole.
+    #[must_use]
+    pub fn masked(mut self, secrets: &Mask) -> Self {
+        secrets.mask(&mut self.detail);
+        secrets.mask(&mut self.signature);
         self
     }
 }

@@ -1,55 +1,37 @@
 //! What may be shown of a text in which a provider repeats the key.
 //!
-//! To look for the whole key is not enough: a detail and a signature are cut at a bound, providers shorten what they
-//! repeat, and most of a key is as good as all of it to whoever guesses the rest. So every piece of it that is long enough
-//! to be no accident is masked, wherever it stands, and a shorter one where a text was cut.
+//! A detail and a signature are cut at a bound, so not only every piece of the key is masked, wherever it stands, but a
+//! shorter one too where a text was cut.
 
 #![deny(clippy::disallowed_methods)]
+
+use ukai_protocol::secret::fragment::{self, Fragments, PIECE_CHARS};
 
 /// What stands at the end of a text that was cut.
 pub(super) const CUT: char = '…';
 const MASK: &str = "[key]";
-/// So many characters of the key in a row are a piece of it; fewer are found in words too.
-const PIECE_CHARS: usize = 8;
 /// At a cut the rest of the key is missing, and fewer give it away; below this they are any word's beginning.
 const BEGINNING_CHARS: usize = 4;
 
 /// `text` without `key` or pieces of it. `is_cut`: the end of the text may be the beginning of the key.
 pub(super) fn masked(text: &str, key: &str, is_cut: bool) -> String {
-    let key: Vec<char> = key.trim().chars().collect();
-    if key.is_empty() {
-        return text.to_owned();
-    }
+    let key = key.trim();
     let text: Vec<char> = text.chars().collect();
-    let is_of_key = of_key(&text, &key, is_cut);
-    let mut shown = String::new();
-    for (at, c) in text.iter().enumerate() {
-        if !is_of_key[at] {
-            shown.push(*c);
-        } else if at == 0 || !is_of_key[at - 1] {
-            shown.push_str(MASK);
-        }
+    let mut is_of_key = Fragments::of([key]).found(&text);
+    if is_cut {
+        mark_beginning(&text, key, &mut is_of_key);
     }
-    shown
+    fragment::shown(&text, &is_of_key, MASK)
 }
 
-/// Which characters belong to a piece of the key.
-fn of_key(text: &[char], key: &[char], is_cut: bool) -> Vec<bool> {
-    let mut is_of_key = vec![false; text.len()];
-    let piece_chars = PIECE_CHARS.min(key.len());
-    for (at, piece) in text.windows(piece_chars).enumerate() {
-        if key.windows(piece_chars).any(|of_key| of_key == piece) {
-            is_of_key[at..at + piece_chars].fill(true);
-        }
+/// Where a text was cut, fewer characters of the key are a piece of it.
+fn mark_beginning(text: &[char], key: &str, is_of_key: &mut [bool]) {
+    let key: Vec<char> = key.chars().collect();
+    let end = text.strip_suffix(&[CUT]).unwrap_or(text);
+    let longest = PIECE_CHARS.min(key.len());
+    if let Some(chars) = (BEGINNING_CHARS..longest).rev().find(|chars| end.ends_with(&key[..*chars])) {
+        is_of_key[end.len() - chars..end.len()].fill(true);
     }
-    if is_cut {
-        let end = text.strip_suffix(&[CUT]).unwrap_or(text);
-        let beginning = (BEGINNING_CHARS..piece_chars).rev().find(|chars| end.ends_with(&key[..*chars]));
-        if let Some(chars) = beginning {
-            is_of_key[end.len() - chars..end.len()].fill(true);
-        }
-    }
-    is_of_key
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 mod body;
 pub mod classify;
 mod mask;
+mod masked;
 pub mod retry_after;
 pub mod script;
 pub mod sse;
@@ -24,6 +25,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use ukai_protocol::lease::{AnswerClass, Grant, LimitsSeen, Report, Wait};
 use ukai_protocol::message::{Message, Usage};
+use ukai_protocol::secret::fingerprint::Mask;
 
 use crate::http::{Http, Post};
 use body::Body;
@@ -119,12 +121,14 @@ pub fn used_ids(messages: &[Arc<Message>]) -> HashSet<&str> {
     calls.map(|call| call.id.as_str()).collect()
 }
 
-/// Asks once. `used`: the ids of all calls in the conversation. Cancelling drops the connection.
+/// Asks once. `used`: the ids of all calls in the conversation; `secrets`: what nothing that comes back may hold.
+/// Cancelling drops the connection.
 pub async fn attempt<F>(
     http: &Http,
     grant: &Grant,
     request: Request<'_>,
     used: &HashSet<&str>,
+    secrets: &Mask,
     on_progress: F,
     cancel: CancellationToken,
 ) -> Result<Answered, Failure>
@@ -134,7 +138,11 @@ where
     let key = grant.key.as_ref().map(|key| key.expose());
     let asked = ask(http, grant, &request, used, on_progress);
     match cancel.run_until_cancelled(asked).await {
-        Some(result) => result.map_err(|failure| failure.without(key)),
+        Some(Ok(mut answered)) => {
+            masked::mask_reply(&mut answered.reply, secrets);
+            Ok(answered)
+        }
+        Some(Err(failure)) => Err(failure.without(key).masked(secrets)),
         None => Err(Failure::withdrawn()),
     }
 }

@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use ukai_protocol::lease::{AnswerClass, Timeouts, Wire};
 use ukai_protocol::message::{Args, Message};
 use ukai_protocol::secret::Secret;
+use ukai_protocol::secret::fingerprint::Mask;
 
 use super::*;
 use bytes::Bytes;
@@ -146,7 +147,7 @@ async fn ask_on(wire: Wire, acts: Vec<Act>, timeouts: Timeouts, cancel: Cancella
         Progress::Bytes(count) => bytes += count,
         Progress::Raw(_) => {}
     };
-    let result = attempt(&http, &grant, request, &HashSet::new(), on_progress, cancel).await;
+    let result = attempt(&http, &grant, request, &HashSet::new(), &Mask::default(), on_progress, cancel).await;
     drop(http);
     let received = server.received.await.expect("the server ends");
     assert!(!format!("{result:?}").contains(KEY), "the key is in {result:?}");
@@ -219,7 +220,9 @@ async fn a_byte_order_mark_in_pieces_is_one() {
             let http = Http::with_roots(None).expect("built");
             let request = Request { model: "m", system: None, messages: &[], tools: &[], max_output: 0 };
             let grant = grant(std::mem::take(&mut server.0), Timeouts::default());
-            let asked = attempt(&http, &grant, request, &HashSet::new(), |_| {}, CancellationToken::new()).await;
+            let asked =
+                attempt(&http, &grant, request, &HashSet::new(), &Mask::default(), |_| {}, CancellationToken::new())
+                    .await;
             assert_eq!(asked.expect("a reply").reply.text, "hi", "{blank:?}{said}");
             server.1.await.expect("the server ends");
         }
@@ -478,7 +481,8 @@ async fn a_connection_serves_the_next_step() {
     for _ in 0..2 {
         let grant = grant(url.clone(), Timeouts::default());
         let request = Request { model: "m", system: None, messages: &[], tools: &[], max_output: 0 };
-        let asked = attempt(&http, &grant, request, &used, |_| {}, CancellationToken::new());
+        let mask = Mask::default();
+        let asked = attempt(&http, &grant, request, &used, &mask, |_| {}, CancellationToken::new());
         asked.await.expect("a reply");
     }
     server.await.expect("both came on one connection");
@@ -513,7 +517,7 @@ async fn a_kept_connection_that_was_closed_is_no_failure_of_the_provider() {
         let ask = || async {
             let grant = grant(url.clone(), Timeouts::default());
             let request = Request { model: "m", system: None, messages: &[], tools: &[], max_output: 0 };
-            attempt(&http, &grant, request, &HashSet::new(), |_| {}, CancellationToken::new()).await
+            attempt(&http, &grant, request, &HashSet::new(), &Mask::default(), |_| {}, CancellationToken::new()).await
         };
         ask().await.expect("a reply");
         let stale = ask().await.expect_err("closed");
@@ -526,7 +530,12 @@ async fn a_kept_connection_that_was_closed_is_no_failure_of_the_provider() {
 
 /// Compiles only while the future can move between threads, as actors ask of it.
 #[allow(dead_code)]
-fn is_send<'a>(http: &'a Http, grant: &'a Grant, used: &'a HashSet<&'a str>) -> impl Future + Send + use<'a> {
+fn is_send<'a>(
+    http: &'a Http,
+    grant: &'a Grant,
+    used: &'a HashSet<&'a str>,
+    mask: &'a Mask,
+) -> impl Future + Send + use<'a> {
     let request = Request { model: "m", system: None, messages: &[], tools: &[], max_output: 0 };
-    attempt(http, grant, request, used, |_| {}, CancellationToken::new())
+    attempt(http, grant, request, used, mask, |_| {}, CancellationToken::new())
 }

@@ -14,6 +14,7 @@ use ukai_protocol::event::{Event, ToolStatus};
 use ukai_protocol::json::Json;
 use ukai_protocol::lease::Grant;
 use ukai_protocol::message::{Args, Call};
+use ukai_protocol::secret::fingerprint::{Mask, Pieces};
 use ukai_protocol::session::{ToSupervisor, ToWorker};
 use ukai_protocol::threads::Panicked;
 
@@ -196,7 +197,7 @@ impl State {
 
     fn call_model(&mut self, grant: Grant, myself: &ActorRef<Message>) {
         let lease = grant.lease;
-        let on_progress = Box::new(tell(self.outbox.clone(), self.machine.step(), grant.account.clone()));
+        let on_progress = tell(self.outbox.clone(), self.deps.mask.clone(), self.machine.step(), grant.account.clone());
         let attempt = Attempt {
             grant,
             system: self.machine.state().system.clone().unwrap_or_default(),
@@ -246,12 +247,13 @@ impl State {
 }
 
 /// Passes on what is seen of a reply while it arrives: text, signs of life, and at once a "not before" in its head.
-fn tell(outbox: Outbox, step: u64, account: String) -> impl FnMut(Progress<'_>) + Send {
-    move |progress| match progress {
+fn tell(outbox: Outbox, mask: Arc<Mask>, step: u64, account: String) -> Box<dyn FnMut(Progress<'_>) + Send> {
+    let mut text = Streamed { outbox: outbox.clone(), mask, step, pieces: Pieces::default() };
+    Box::new(move |progress| match progress {
         Progress::Bytes(_) => outbox.progressed(),
-        Progress::Text(text) => {
+        Progress::Text(piece) => {
             outbox.progressed();
-            outbox.delta(step, text);
+            text.push(piece);
         }
         Progress::Raw(Raw::Head { headers, .. }) => {
             let Some(report) = provider::overheard(&account, headers, SystemTime::now()) else { return };
@@ -261,6 +263,34 @@ fn tell(outbox: Outbox, step: u64, account: String) -> impl FnMut(Progress<'_>) 
             }
         }
         Progress::Raw(_) => {}
+    })
+}
+
+/// The text of one reply on its way to who watches, without secrets. Its last word is told when the reply is over.
+struct Streamed {
+    outbox: Outbox,
+    mask: Arc<Mask>,
+    step: u64,
+    pieces: Pieces,
+}
+
+impl Streamed {
+    fn push(&mut self, piece: &str) {
+        let shown = self.pieces.push(&self.mask, piece);
+        self.tell(&shown);
+    }
+
+    fn tell(&self, shown: &str) {
+        if !shown.is_empty() {
+            self.outbox.delta(self.step, shown);
+        }
+    }
+}
+
+impl Drop for Streamed {
+    fn drop(&mut self) {
+        let rest = self.pieces.finish(&self.mask);
+        self.tell(&rest);
     }
 }
 
@@ -284,7 +314,7 @@ mod tests {
 
     fn check(quirk: &str, status: u16, pairs: &[(&'static str, &'static str)], expected: Option<Wait>) {
         let (sender, mut waiting) = outbox::outbox();
-        let mut tell = tell(sender, 3, "shared".to_owned());
+        let mut tell = tell(sender, Arc::default(), 3, "shared".to_owned());
         let pairs = pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         let headers = HeaderMap::from_iter(pairs);
         tell(Progress::Raw(Raw::Sent(b"{}")));

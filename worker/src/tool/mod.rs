@@ -30,6 +30,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use ukai_protocol::event::ToolStatus;
 use ukai_protocol::json::Json;
+use ukai_protocol::secret::fingerprint::Mask;
 
 use crate::permission::Permission;
 
@@ -42,6 +43,8 @@ pub struct Context {
     pub cancel: CancellationToken,
     /// Where output goes that is too long to show. A root for reading.
     pub outputs: PathBuf,
+    /// What no output may show.
+    pub mask: Arc<Mask>,
 }
 
 /// What became of a call, and what the model is told.
@@ -72,13 +75,15 @@ pub fn run(tool: &str, input: &Json, context: &Context) -> ToolOutput {
         "Glob" => glob::run(input, context),
         _ => grep::run(input, context),
     });
-    match done {
-        Ok(output) => ToolOutput { status: ToolStatus::Ok, output },
-        Err(Stopped::Cancelled) => ToolOutput { status: ToolStatus::Cancelled, output: "cancelled".to_owned() },
-        Err(Stopped::Invalid(output)) => ToolOutput { status: ToolStatus::Invalid, output },
-        Err(Stopped::Denied(output)) => ToolOutput { status: ToolStatus::Denied, output },
-        Err(Stopped::Failed(output)) => ToolOutput { status: ToolStatus::Failed, output },
-    }
+    let (status, mut output) = match done {
+        Ok(output) => (ToolStatus::Ok, output),
+        Err(Stopped::Cancelled) => (ToolStatus::Cancelled, "cancelled".to_owned()),
+        Err(Stopped::Invalid(output)) => (ToolStatus::Invalid, output),
+        Err(Stopped::Denied(output)) => (ToolStatus::Denied, output),
+        Err(Stopped::Failed(output)) => (ToolStatus::Failed, output),
+    };
+    context.mask.mask(&mut output);
+    ToolOutput { status, output }
 }
 
 /// The answer to a call of a tool that there is not.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ukai_protocol::disk;
+use ukai_protocol::secret::fingerprint::{Mask, Pieces};
 
 use super::output::Capped;
 
@@ -20,6 +21,9 @@ pub const SPILL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub struct Sink<'a> {
     tool: &'a str,
     outputs: &'a Path,
+    mask: &'a Mask,
+    /// What no longer waits for its secret to be whole is shown.
+    pieces: Pieces,
     capped: Capped,
     kept: Kept,
 }
@@ -33,12 +37,18 @@ enum Kept {
 
 impl<'a> Sink<'a> {
     #[must_use]
-    pub fn new(tool: &'a str, outputs: &'a Path) -> Self {
-        Sink { tool, outputs, capped: Capped::default(), kept: Kept::Memory(String::new()) }
+    pub fn new(tool: &'a str, outputs: &'a Path, mask: &'a Mask) -> Self {
+        let (pieces, capped) = Default::default();
+        Sink { tool, outputs, mask, pieces, capped, kept: Kept::Memory(String::new()) }
     }
 
     /// Takes clean text.
     pub fn push(&mut self, text: &str) {
+        let masked = self.pieces.push(self.mask, text);
+        self.keep(&masked);
+    }
+
+    fn keep(&mut self, text: &str) {
         self.capped.push(text);
         let written = match &mut self.kept {
             Kept::Memory(all) => {
@@ -66,7 +76,9 @@ impl<'a> Sink<'a> {
 
     /// What the model is told.
     #[must_use]
-    pub fn finish(self) -> String {
+    pub fn finish(mut self) -> String {
+        let rest = self.pieces.finish(self.mask);
+        self.keep(&rest);
         let finished = match self.kept {
             Kept::Memory(_) => Ok(None),
             Kept::Failed(error) => Err(error),
@@ -158,6 +170,9 @@ impl Spilled {
 
 #[cfg(test)]
 mod tests {
+    use ukai_protocol::secret::Secret;
+    use ukai_protocol::secret::fingerprint::Fingerprints;
+
     use super::*;
 
     fn lines(count: usize) -> String {
@@ -167,7 +182,8 @@ mod tests {
     #[test]
     fn short_output_leaves_no_file() {
         let temp = tempfile::tempdir().expect("a folder");
-        let mut sink = Sink::new("Grep", temp.path());
+        let mask = Mask::default();
+        let mut sink = Sink::new("Grep", temp.path(), &mask);
         sink.push("one\n");
         assert_eq!(sink.finish(), "one\n");
         assert_eq!(fs::read_dir(temp.path()).expect("a folder").count(), 0);
@@ -178,7 +194,8 @@ mod tests {
         let temp = tempfile::tempdir().expect("a folder");
         let outputs = temp.path().join("outputs");
         let told = |_| {
-            let mut sink = Sink::new("Grep", &outputs);
+            let mask = Mask::default();
+            let mut sink = Sink::new("Grep", &outputs, &mask);
             lines(9000).split_inclusive('\n').for_each(|line| sink.push(line));
             sink.finish()
         };
@@ -198,7 +215,8 @@ mod tests {
     #[test]
     fn an_abandoned_output_leaves_no_file() {
         let temp = tempfile::tempdir().expect("a folder");
-        let mut sink = Sink::new("Grep", temp.path());
+        let mask = Mask::default();
+        let mut sink = Sink::new("Grep", temp.path(), &mask);
         sink.push(&lines(9000));
         drop(sink);
         assert_eq!(fs::read_dir(temp.path()).expect("a folder").count(), 0);
@@ -210,9 +228,26 @@ mod tests {
         let in_the_way = temp.path().join("file");
         fs::write(&in_the_way, "").expect("a file");
         let outputs = in_the_way.join("outputs");
-        let mut sink = Sink::new("Grep", &outputs);
+        let mask = Mask::default();
+        let mut sink = Sink::new("Grep", &outputs, &mask);
         sink.push(&lines(9000));
         let told = sink.finish();
         assert!(told.contains("could not be kept") && told.ends_with("line 8999\n"), "{told}");
+    }
+
+    #[test]
+    fn no_secret_comes_into_the_file_however_it_arrives() {
+        let temp = tempfile::tempdir().expect("a folder");
+        let mask = Mask::new(Fingerprints::of([1; 32], &[Secret::new("sk-0123456789".to_owned())]));
+        let mut sink = Sink::new("Grep", temp.path(), &mask);
+        for piece in ["a sk-01", "23456789 b\n", &lines(9000), "sk-0123", "456789"] {
+            sink.push(piece);
+        }
+        let told = sink.finish();
+        let file = fs::read_dir(temp.path()).expect("a folder").next().expect("a file").expect("an entry").path();
+        let kept = fs::read_to_string(file).expect("text");
+        for text in [told, kept] {
+            assert!(text.starts_with("a [secret] b\n") && text.ends_with("[secret]"), "{text}");
+        }
     }
 }

@@ -37,7 +37,7 @@ impl World {
         }
         let outputs = top.join("outputs");
         let permission = Arc::new(Permission::new(policy, &workdir(&top), &top.join("home"), &outputs));
-        let context = Context { permission, cancel: CancellationToken::new(), outputs };
+        let context = Context { permission, cancel: CancellationToken::new(), outputs, mask: Arc::default() };
         World { work: top.join("work"), temp, context }
     }
 

@@ -8,6 +8,7 @@ use ukai_protocol::event::Event;
 use ukai_protocol::job::{Cause, CauseKind};
 use ukai_protocol::run_state::RunState;
 use ukai_protocol::secret::Secret;
+use ukai_protocol::secret::fingerprint::Fingerprints;
 use ukai_protocol::session::{Hello, ToSupervisor, ToWorker, Welcome};
 
 use super::{Msg, State, Stop, tell};
@@ -91,6 +92,8 @@ impl State {
             heartbeat_ms: millis(settings.heartbeat),
             orphan_grace_ms: millis(settings.orphan_grace),
             outputs: StateDir::new(&settings.state_dir).run(&self.job).outputs(),
+            // After a reconnect it has them, and the salt of those.
+            secrets: if state.is_some() { (*self.pool.secrets).clone() } else { Fingerprints::default() },
         };
         let again = state.is_none();
         self.recorded = acked;
