@@ -25,6 +25,7 @@ use crate::batch;
 use crate::control::{self, Doors};
 use crate::listener;
 use crate::pool::actor::Pool;
+use crate::pool::commands_env::CommandsEnv;
 use crate::pool::reaper::Family;
 use crate::pool::spawn;
 use crate::publish::Publisher;
@@ -121,8 +122,10 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     let notifier = Notifier::start(setup(&settings, &state, owed, lost)).await?;
     let (store, _) = store::start(state, published, None).await?;
     let secrets = Arc::new(fingerprints(&settings));
+    let keys = settings.providers.iter().filter_map(|provider| provider.key.clone());
+    let commands_env = Arc::new(CommandsEnv::new(keys.chain(settings.notify.discord.clone()).collect()));
     let (settings, publisher_of) = (Arc::new(settings), publisher.clone());
-    let pool = Pool { settings, store: store.clone(), publisher: publisher_of, family, start, secrets };
+    let pool = Pool { settings, store: store.clone(), publisher: publisher_of, family, start, secrets, commands_env };
     let notifier_of = notifier.clone();
     let arguments =
         Arguments { pool, notifier: notifier_of, recovered, batches, routes, told, capabilities, server_log, address };

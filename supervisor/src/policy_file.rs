@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
-use ukai_protocol::policy::{Policy, Rule, split_rule};
+use ukai_protocol::policy::{Network, Policy, Rule, Sandbox, split_rule};
 
 use crate::config::duration::Millis;
 use crate::config::fault::{Fault, Format, Source};
@@ -29,9 +29,8 @@ struct File {
     #[serde(default)]
     provider_priority: Vec<String>,
     ask_timeout: Option<Millis>,
-    /// Checked for its shape: nothing that it could confine is started by tools of this version.
-    #[serde(default, rename = "sandbox")]
-    _sandbox: Sandbox,
+    #[serde(default)]
+    sandbox: SandboxEntry,
     #[serde(default)]
     rules: Rules,
 }
@@ -54,8 +53,9 @@ struct RuleEntry {
     not_match: Vec<String>,
 }
 
+/// `on`, `off`, or what is opened besides the usual.
 #[derive(Default)]
-struct Sandbox;
+struct SandboxEntry(Sandbox);
 
 /// Reads a policy; `/x` in its rules starts at `base`.
 pub fn parse(text: &str, file: &Path, base: &Path) -> Result<Policy, Fault> {
@@ -77,6 +77,7 @@ pub fn parse(text: &str, file: &Path, base: &Path) -> Result<Policy, Fault> {
         provider_priority: read.provider_priority,
         disabled_tools: Vec::new(),
         ask_timeout_ms: read.ask_timeout.map_or(ASK_TIMEOUT_MS, |time| time.0),
+        sandbox: read.sandbox.at(base),
         broken: None,
     })
 }
@@ -123,9 +124,9 @@ pub fn narrow(policy: &mut Policy, folders: &[&Path], in_force: Option<&Path>, n
                 continue;
             }
         };
-        if !found.allow.is_empty() || !found.provider_priority.is_empty() {
+        if !found.allow.is_empty() || !found.provider_priority.is_empty() || found.sandbox != Sandbox::default() {
             notes.push(format!(
-                "{}: allow rules and provider_priority are ignored there; its ask and deny rules count",
+                "{}: allow rules, provider_priority and sandbox are ignored there; its ask and deny rules count",
                 path.display()
             ));
         }
@@ -186,37 +187,53 @@ fn checked<E: Error>(entry: RuleEntry) -> Result<RuleEntry, E> {
     }
 }
 
-impl<'de> Deserialize<'de> for Sandbox {
+impl SandboxEntry {
+    /// Paths from the home folder or from where the policy stands become absolute.
+    fn at(self, base: &Path) -> Sandbox {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let absolute = |path: PathBuf| match (path.strip_prefix("~"), &home) {
+            (Ok(rest), Some(home)) => home.join(rest),
+            _ => base.join(path),
+        };
+        let Sandbox { on, network, read, write, env } = self.0;
+        let [read, write] = [read, write].map(|paths| paths.into_iter().map(absolute).collect());
+        Sandbox { on, network, read, write, env }
+    }
+}
+
+impl<'de> Deserialize<'de> for SandboxEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Long {
-            #[serde(default, rename = "network")]
-            _network: Option<Network>,
-            #[serde(default, rename = "read")]
-            _read: Vec<String>,
-            #[serde(default, rename = "write")]
-            _write: Vec<String>,
-            #[serde(default, rename = "env")]
-            _env: Vec<String>,
+            #[serde(default)]
+            network: NetworkWord,
+            #[serde(default)]
+            read: Vec<PathBuf>,
+            #[serde(default)]
+            write: Vec<PathBuf>,
+            #[serde(default)]
+            env: Vec<String>,
         }
         struct Shape;
         impl<'de> Visitor<'de> for Shape {
-            type Value = Sandbox;
+            type Value = SandboxEntry;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("on, off or {network, read, write, env}")
             }
-            fn visit_bool<E: Error>(self, _: bool) -> Result<Sandbox, E> {
-                Ok(Sandbox)
+            fn visit_bool<E: Error>(self, on: bool) -> Result<SandboxEntry, E> {
+                Ok(SandboxEntry(Sandbox { on, ..Sandbox::default() }))
             }
-            fn visit_str<E: Error>(self, word: &str) -> Result<Sandbox, E> {
+            fn visit_str<E: Error>(self, word: &str) -> Result<SandboxEntry, E> {
                 match word {
-                    "on" | "off" => Ok(Sandbox),
+                    "on" => self.visit_bool(true),
+                    "off" => self.visit_bool(false),
                     _ => Err(E::custom("it is neither on nor off")),
                 }
             }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Sandbox, A::Error> {
-                Long::deserialize(MapAccessDeserializer::new(map)).map(|_| Sandbox)
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<SandboxEntry, A::Error> {
+                let Long { network, read, write, env } = Long::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(SandboxEntry(Sandbox { on: true, network: network.0, read, write, env }))
             }
         }
         deserializer.deserialize_any(Shape)
@@ -224,22 +241,25 @@ impl<'de> Deserialize<'de> for Sandbox {
 }
 
 /// `off`, `loopback` or `on`; YAML readers may take the outer two for booleans.
-struct Network;
+#[derive(Default)]
+struct NetworkWord(Network);
 
-impl<'de> Deserialize<'de> for Network {
+impl<'de> Deserialize<'de> for NetworkWord {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Word;
         impl Visitor<'_> for Word {
-            type Value = Network;
+            type Value = NetworkWord;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("off, loopback or on")
             }
-            fn visit_bool<E: Error>(self, _: bool) -> Result<Network, E> {
-                Ok(Network)
+            fn visit_bool<E: Error>(self, on: bool) -> Result<NetworkWord, E> {
+                Ok(NetworkWord(if on { Network::On } else { Network::Off }))
             }
-            fn visit_str<E: Error>(self, word: &str) -> Result<Network, E> {
+            fn visit_str<E: Error>(self, word: &str) -> Result<NetworkWord, E> {
                 match word {
-                    "off" | "loopback" | "on" => Ok(Network),
+                    "off" => Ok(NetworkWord(Network::Off)),
+                    "loopback" => Ok(NetworkWord(Network::Loopback)),
+                    "on" => Ok(NetworkWord(Network::On)),
                     _ => Err(E::custom("it is none of off, loopback and on")),
                 }
             }

@@ -15,6 +15,7 @@ use ukai_supervisor::policy_file;
 use ukai_tests::home::Home;
 use ukai_worker::permission::Permission;
 use ukai_worker::tool;
+use ukai_worker::tool::shells::Shells;
 
 use crate::patience;
 use crate::stats::Sample;
@@ -146,7 +147,13 @@ pub fn spec(workdir: &Path, job: Job) -> JobSpec {
 pub fn tool_context(home: &Home) -> tool::Context {
     let outputs = home.path().join("outputs");
     let permission = Permission::new(&policy_file::shipped(), &home.work(), home.path(), &outputs);
-    tool::Context { permission: permission.into(), cancel: CancellationToken::new(), outputs, mask: Default::default() }
+    tool::Context {
+        permission: permission.into(),
+        cancel: CancellationToken::new(),
+        outputs,
+        mask: Default::default(),
+        shells: Shells::none().into(),
+    }
 }
 
 /// The tool work by itself.

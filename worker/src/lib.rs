@@ -5,10 +5,12 @@
 
 pub mod context;
 pub mod deps;
+pub mod host;
 pub mod http;
 pub mod permission;
 pub mod provider;
 pub mod query;
+pub mod sandbox;
 pub mod session;
 pub mod threads;
 pub mod tool;

@@ -7,6 +7,7 @@
 
 #![deny(clippy::disallowed_methods)]
 
+mod closed;
 pub mod path;
 pub mod places;
 pub mod rule;

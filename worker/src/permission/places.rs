@@ -83,6 +83,12 @@ impl Places {
         &self.workdir.lexical
     }
 
+    /// Without links.
+    #[must_use]
+    pub fn real_workdir(&self) -> &Path {
+        &self.workdir.real
+    }
+
     #[must_use]
     pub fn home(&self) -> &Path {
         &self.home.lexical

@@ -9,16 +9,22 @@ pub mod partition;
 pub mod registry;
 
 // The tools.
+pub mod bash;
+pub mod bash_output;
 pub mod glob;
 pub mod grep;
+pub mod kill_shell;
 pub mod read;
 
 // What they share: doors to the disk, and the shape of what they return.
+pub mod background;
 pub mod git_attributes;
 pub mod git_ignore;
 pub mod git_repo;
 pub mod open;
 pub mod output;
+pub mod said;
+pub mod shells;
 pub mod spill;
 pub mod target;
 pub mod walk;
@@ -35,6 +41,7 @@ use ukai_protocol::secret::fingerprint::Mask;
 use crate::permission::Permission;
 
 pub use registry::Flags;
+use shells::Shells;
 
 /// What every tool gets.
 #[derive(Clone)]
@@ -45,6 +52,7 @@ pub struct Context {
     pub outputs: PathBuf,
     /// What no output may show.
     pub mask: Arc<Mask>,
+    pub shells: Arc<Shells>,
 }
 
 /// What became of a call, and what the model is told.
@@ -73,6 +81,9 @@ pub fn run(tool: &str, input: &Json, context: &Context) -> ToolOutput {
     let done = registry::validate(tool, input).map_err(Stopped::Invalid).and_then(|()| match tool {
         "Read" => read::run(input, context),
         "Glob" => glob::run(input, context),
+        "Bash" => bash::run(input, context),
+        "BashOutput" => bash_output::run(input, context),
+        "KillShell" => kill_shell::run(input, context),
         _ => grep::run(input, context),
     });
     let (status, mut output) = match done {

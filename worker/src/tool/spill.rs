@@ -48,6 +48,24 @@ impl<'a> Sink<'a> {
         self.keep(&masked);
     }
 
+    /// Nothing more is kept but the end of what comes: the file is full, or there is none.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        match &self.kept {
+            Kept::Memory(_) => false,
+            Kept::Disk(spill) => spill.dropped > 0,
+            Kept::Failed(_) => true,
+        }
+    }
+
+    /// So much came while it was full, that is neither kept nor shown.
+    pub fn skip(&mut self, bytes: u64, chars: u64) {
+        self.capped.skip(chars);
+        if let Kept::Disk(spill) = &mut self.kept {
+            spill.dropped += bytes;
+        }
+    }
+
     fn keep(&mut self, text: &str) {
         self.capped.push(text);
         let written = match &mut self.kept {

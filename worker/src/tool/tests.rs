@@ -13,6 +13,7 @@ use ukai_protocol::event::ToolStatus;
 use ukai_protocol::json::Json;
 use ukai_protocol::policy::Policy;
 
+use super::shells::Shells;
 use super::{Context, ToolOutput, run};
 use crate::permission::Permission;
 use crate::permission::tests::shipped;
@@ -37,7 +38,13 @@ impl World {
         }
         let outputs = top.join("outputs");
         let permission = Arc::new(Permission::new(policy, &workdir(&top), &top.join("home"), &outputs));
-        let context = Context { permission, cancel: CancellationToken::new(), outputs, mask: Arc::default() };
+        let context = Context {
+            permission,
+            cancel: CancellationToken::new(),
+            outputs,
+            mask: Arc::default(),
+            shells: Arc::new(Shells::none()),
+        };
         World { work: top.join("work"), temp, context }
     }
 
