@@ -30,7 +30,7 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Delivered,
-    /// It may work later: it goes out after the next start.
+    /// It may work later: it goes along with the next message, or out after the next start.
     Failed(String),
     /// This very message is not wanted, and never will be.
     Dropped(String),

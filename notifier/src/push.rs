@@ -63,6 +63,9 @@ impl Push {
                 let outcome = self.attend(deliver.deliver(&test()), Some(asked.until)).await;
                 self.remember(&deliver);
                 let dead = matches!(outcome, Outcome::Dead(_)).then(|| outcome.clone());
+                if outcome == Outcome::Delivered {
+                    self.filter.arrived(now());
+                }
                 // Whoever asked may have gone.
                 let _ = asked.answer.send(said(outcome));
                 if let Some(Outcome::Dead(why)) = dead {
@@ -157,7 +160,7 @@ impl Push {
         match outcome {
             Outcome::Delivered => {}
             Outcome::Failed(why) => {
-                tracing::error!(sink, why, "alerts could not be delivered; they are told after the next start");
+                tracing::error!(sink, why, "alerts could not be delivered; they go along with the next message");
             }
             Outcome::Dropped(why) => tracing::error!(sink, why, "alerts were refused"),
             Outcome::Unsent => tracing::warn!(sink, "alerts were left behind; they are told after the next start"),

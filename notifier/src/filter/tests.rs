@@ -10,6 +10,8 @@ use ukai_protocol::job::{Cause, Limit};
 
 use super::*;
 
+mod failed;
+
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -281,7 +283,7 @@ fn while_a_message_is_under_way_the_world_goes_on() {
         (&[closed, opened, closed], Outcome::Delivered, &["opened lab", "closed lab ×2"], 0),
         (&[reset], Outcome::Delivered, &["opened lab"], 0),
         (&[reset, opened], Outcome::Delivered, &["opened lab", "opened lab"], 0),
-        (&[closed], Outcome::Failed(String::new()), &[], 1),
+        (&[closed], Outcome::Failed(String::new()), &[], 0),
         (&[closed], Outcome::Dropped(String::new()), &[], 0),
     ];
     for (steps, outcome, expected, owed) in cases {
@@ -452,7 +454,7 @@ fn outcomes_decide_what_is_owed_and_what_is_lost() {
         world.now += HOLD;
         assert!(world.send(&outcome));
         assert_eq!((world.owed(), world.lost), (owed, lost), "{outcome:?}");
-        assert_eq!(world.filter.remembered, 0);
+        assert_eq!(world.filter.remembered, if matches!(outcome, Outcome::Failed(_)) { owed } else { 0 });
         world.alert(aborted(3));
         let takes = !matches!(outcome, Outcome::Dead(_));
         assert_eq!(world.filter.poll_timeout().is_some(), takes);
