@@ -47,35 +47,30 @@ pub enum What {
     Attention {
         job: JobId,
         name: String,
+        /// Of the provider that it was last assigned to. None: no provider has to do with it.
+        account: Option<String>,
         why: String,
     },
     LimitNear {
         job: JobId,
         name: String,
+        /// Of the provider that it was last assigned to.
+        account: Option<String>,
         limit: Limit,
         used: f64,
         max: f64,
     },
     /// Nobody asks this provider account any more, for as long, or until a person resets it.
-    BreakerOpened {
-        account: String,
-        why: String,
-        until: Option<Duration>,
-    },
+    BreakerOpened { account: String, why: String, until: Option<Duration> },
     BreakerClosed {
         account: String,
         /// A person said that it is well again, and so knows.
         by_person: bool,
     },
     /// Files that do not verify: a job's (by its id), or the supervisor's own (by its name).
-    Quarantined {
-        subject: String,
-        why: String,
-    },
+    Quarantined { subject: String, why: String },
     /// Too many jobs crashed at once.
-    StartsPaused {
-        pause: Duration,
-    },
+    StartsPaused { pause: Duration },
     /// All jobs of a list have ended.
     BatchDone {
         batch: BatchId,
@@ -85,10 +80,7 @@ pub enum What {
         other: u64,
     },
     /// Alerts that a sink could not deliver.
-    Lost {
-        sink: String,
-        count: u64,
-    },
+    Lost { sink: String, count: u64 },
     /// Somebody wants to see one arrive.
     Test,
 }
@@ -170,8 +162,8 @@ impl fmt::Display for What {
             What::JobAborted { job, name, cause, .. } => {
                 write!(f, "{job} ({name}) aborted: {} ({}): {}", cause.kind.reason(), cause.kind, cause.detail)
             }
-            What::Attention { job, name, why } => write!(f, "{job} ({name}) needs attention: {why}"),
-            What::LimitNear { job, name, limit, used, max } => {
+            What::Attention { job, name, why, .. } => write!(f, "{job} ({name}) needs attention: {why}"),
+            What::LimitNear { job, name, limit, used, max, .. } => {
                 write!(f, "{job} ({name}) has used {used} of {max} ({limit})")
             }
             What::BreakerOpened { account, why, until: Some(until) } => {

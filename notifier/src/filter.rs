@@ -369,8 +369,8 @@ impl Filter {
         }
     }
 
-    /// It tells nothing any more. How many alerts it had taken in.
-    fn die(&mut self) -> u64 {
+    /// It tells nothing any more. How many alerts it had taken in, and the owner has now to be told of as lost.
+    pub fn die(&mut self) -> u64 {
         self.dead = true;
         let queue = std::mem::take(&mut self.queue);
         let entries = queue.entries.values().map(Waiting::unsaid);
@@ -421,14 +421,18 @@ enum ExplainedBy {
     Any,
 }
 
-/// The OPEN breaker that makes an alert no news of its own. Files that do not verify, a disk, a crash loop: no provider
-/// explains those.
+/// The OPEN breaker that makes an alert about a job no news of its own. Files that do not verify, a disk, a crash loop: no
+/// provider explains those.
 fn explained_by(what: &What) -> Option<ExplainedBy> {
-    let What::JobAborted { account, cause, .. } = what else { return None };
-    match (account, cause.kind) {
-        (_, CauseKind::Quarantined | CauseKind::Io(_) | CauseKind::CrashLoop) => None,
+    let (account, cause) = match what {
+        What::JobAborted { account, cause, .. } => (account, Some(cause.kind)),
+        What::Attention { account, .. } | What::LimitNear { account, .. } => (account, None),
+        _ => return None,
+    };
+    match (account, cause) {
+        (_, Some(CauseKind::Quarantined | CauseKind::Io(_) | CauseKind::CrashLoop)) => None,
         (Some(account), _) => Some(ExplainedBy::Account(account.clone())),
-        (None, CauseKind::AllOpen) => Some(ExplainedBy::Any),
+        (None, Some(CauseKind::AllOpen)) => Some(ExplainedBy::Any),
         (None, _) => None,
     }
 }

@@ -52,6 +52,11 @@ pub trait Deliver: Send {
         None
     }
 
+    /// What the last try at its last message came to, where that was no delivery: for one that was given up.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
     /// A hash of what it was configured with (never that itself). A sink that is dead stays so while this is the same;
     /// None: it is tried again with each start.
     fn identity(&self) -> Option<String> {

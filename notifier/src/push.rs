@@ -15,6 +15,7 @@ use crate::alert::{Alert, What};
 use crate::cursors::Cursors;
 use crate::cursors::ledger::DeadSink;
 use crate::filter::Filter;
+use crate::gone::Gone;
 use crate::message::{Deliver, Entry, Message, Outcome};
 
 /// What one sink's task is behind in taking in; it takes in at once unless the machine stands still.
@@ -41,6 +42,8 @@ pub struct Push {
     pub lost: Lost,
     /// Alerts that found no room in `alerts`.
     pub overflow: Arc<AtomicU64>,
+    /// Says so when it is dead.
+    pub gone: Arc<Gone>,
     pub asked: VecDeque<Asked>,
     pub finishing: Option<Instant>,
 }
@@ -62,14 +65,15 @@ impl Push {
             if let Some(asked) = self.next_asked() {
                 let outcome = self.attend(deliver.deliver(&test()), Some(asked.until)).await;
                 self.remember(&deliver);
-                let dead = matches!(outcome, Outcome::Dead(_)).then(|| outcome.clone());
                 if outcome == Outcome::Delivered {
                     self.filter.arrived(now());
                 }
                 // Whoever asked may have gone.
-                let _ = asked.answer.send(said(outcome));
-                if let Some(Outcome::Dead(why)) = dead {
-                    return self.die(why, 0, &deliver);
+                let _ = asked.answer.send(said(&outcome, deliver.trouble()));
+                if let Outcome::Dead(why) = outcome {
+                    self.catch_up();
+                    let lost = self.filter.die();
+                    return self.die(why, lost, &deliver);
                 }
             } else if let Some(message) = self.filter.poll_message(now()) {
                 let outcome = self.attend(deliver.deliver(&message), None).await;
@@ -183,6 +187,12 @@ impl Push {
         if lost > 0 {
             (self.lost)(self.name, lost);
         }
+        self.gone.say(format!("it takes no more messages: {why}; configure it anew, then start again"));
+        // What has come meanwhile is not told any more.
+        self.alerts.close();
+        while let Ok(alert) = self.alerts.try_recv() {
+            self.gone.miss(&alert);
+        }
         self.catch_up();
         self.remember(deliver);
         self.cursors.stop(self.name, deliver.identity().map(|identity| DeadSink { identity, why }));
@@ -215,12 +225,13 @@ fn test() -> Message {
     Message { entries: vec![entry], more: Vec::new() }
 }
 
-fn said(outcome: Outcome) -> Result<(), String> {
+/// `trouble`: what the last try came to.
+fn said(outcome: &Outcome, trouble: Option<String>) -> Result<(), String> {
     match outcome {
         Outcome::Delivered => Ok(()),
-        Outcome::Failed(why) => Err(why),
+        Outcome::Failed(why) => Err(why.clone()),
         Outcome::Dropped(why) => Err(format!("it refused the message: {why}")),
         Outcome::Dead(why) => Err(format!("it takes no more messages: {why}")),
-        Outcome::Unsent => Err("it has not answered in time".to_owned()),
+        Outcome::Unsent => Err(trouble.unwrap_or_else(|| "it has not answered in time".to_owned())),
     }
 }

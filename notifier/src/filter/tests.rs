@@ -216,7 +216,17 @@ fn reset(account: &str) -> What {
 }
 
 fn limit_near(number: u16) -> What {
-    What::LimitNear { job: job(number), name: "job".to_owned(), limit: Limit::Steps, used: 8.0, max: 10.0 }
+    limit_near_at(number, None)
+}
+
+fn limit_near_at(number: u16, account: Option<&str>) -> What {
+    let (name, account) = ("job".to_owned(), account.map(str::to_owned));
+    What::LimitNear { job: job(number), name, account, limit: Limit::Steps, used: 8.0, max: 10.0 }
+}
+
+fn attention(number: u16, account: Option<&str>) -> What {
+    let (name, account, why) = ("job".to_owned(), account.map(str::to_owned), "denied".to_owned());
+    What::Attention { job: job(number), name, account, why }
 }
 
 fn batch_done() -> What {
