@@ -109,6 +109,12 @@ pub enum Kind {
     Test,
 }
 
+/// The key of the notice that this job comes near that limit.
+#[must_use]
+pub fn limit_near(job: &JobId, limit: Limit) -> Key {
+    Key { kind: Kind::LimitNear, subject: format!("{job} {limit}") }
+}
+
 impl What {
     #[must_use]
     pub fn key(&self) -> Key {
@@ -122,7 +128,7 @@ impl What {
             What::JobAborted { job, .. } => (Kind::JobAborted, job.to_string()),
             What::Attention { job, .. } => (Kind::Attention, job.to_string()),
             // One notice per limit and job.
-            What::LimitNear { job, limit, .. } => (Kind::LimitNear, format!("{job} {limit}")),
+            What::LimitNear { job, limit, .. } => return limit_near(job, *limit),
             What::Quarantined { subject, .. } => (Kind::Quarantined, subject.clone()),
             What::StartsPaused { .. } => (Kind::StartsPaused, String::new()),
             What::BatchDone { batch, .. } => (Kind::BatchDone, batch.to_string()),

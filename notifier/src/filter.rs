@@ -23,6 +23,7 @@ mod class;
 mod compose;
 mod failed;
 pub mod memory;
+mod notice;
 mod pace;
 mod told;
 mod waiting;
@@ -140,7 +141,8 @@ impl Filter {
         // Before anything joins it.
         self.forget_old(now);
         let Alert { what, source, at, late } = alert;
-        let sources = self.remember(source);
+        let mut sources = self.remember(source);
+        sources.extend(self.take_notice(&what));
         match &what {
             What::BreakerClosed { account, by_person } => {
                 let closing = Closing { due: Due::At(now + CLOSED_FOR), lost: 0, at, late, sources };

@@ -10,7 +10,7 @@ use ukai_protocol::control::BreakerState;
 use ukai_protocol::event::Event;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{JobStatus, Outcome};
-use ukai_protocol::server_event::ServerEvent;
+use ukai_protocol::server_event::{ALERTS, ServerEvent};
 
 /// Names, as they stand on disk, of the records of a job that may be news.
 pub const OF_JOBS: [&str; 3] = ["Finished", "LimitWarned", "Attention"];
@@ -53,6 +53,21 @@ pub fn of_job(about: &About<'_>, event: &Event) -> Option<What> {
 #[must_use]
 pub fn is_seen_by(event: &Event) -> bool {
     matches!(event, Event::Acked {} | Event::Resumed { .. })
+}
+
+/// Whether a later record of the server's log leaves nothing to tell of an earlier one: a person has seen it, or the files
+/// verify again.
+#[must_use]
+pub fn is_over_by(earlier: &ServerEvent, later: &ServerEvent) -> bool {
+    let over = match later {
+        ServerEvent::Acked { subject } | ServerEvent::Verified { subject } => subject,
+        _ => return false,
+    };
+    match earlier {
+        ServerEvent::Quarantined { subject, .. } => subject == over,
+        ServerEvent::AlertsLost { .. } => over == ALERTS,
+        _ => false,
+    }
 }
 
 #[must_use]

@@ -46,6 +46,7 @@ impl Filter {
                     let account = account.clone();
                     self.closing_failed(&account, waiting);
                 }
+                What::LimitNear { .. } => self.give_back_notice(waiting),
                 _ => self.queue.give_back(waiting),
             }
         }

@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime};
 
 use super::class::Class;
 use super::counts;
+use super::notice::Notices;
 use crate::alert::{Key, Source, What};
 
 /// A batch of a thousand jobs that all abort can be named; more than ten of them never are.
@@ -79,6 +80,8 @@ pub struct Bundle {
     /// Of these the owner has been told that they were lost.
     pub lost: u64,
     pub sample: What,
+    /// Of these, the notices whose place an abort may yet take.
+    pub notices: Notices,
     pub at: SystemTime,
     pub late: bool,
     pub sources: Vec<Source>,
@@ -116,7 +119,8 @@ pub type Bundles = BTreeMap<Class, Bundle>;
 /// Puts it with its like.
 pub fn bundle(bundles: &mut Bundles, waiting: Waiting) {
     let Waiting { what, times, lost, at, late, sources, due } = waiting;
-    add(bundles, Class::of(&what), Bundle { count: times, lost, sample: what, at, late, sources, due });
+    let (class, notices) = (Class::of(&what), Notices::of(&what, times));
+    add(bundles, class, Bundle { count: times, lost, sample: what, notices, at, late, sources, due });
 }
 
 pub fn add(bundles: &mut Bundles, class: Class, new: Bundle) {
@@ -124,6 +128,7 @@ pub fn add(bundles: &mut Bundles, class: Class, new: Bundle) {
         Some(bundle) => {
             bundle.count = bundle.count.saturating_add(new.count);
             bundle.lost = bundle.lost.saturating_add(new.lost);
+            bundle.notices.extend(new.notices);
             bundle.sources.extend(new.sources);
             bundle.due = bundle.due.min(new.due);
         }
