@@ -131,7 +131,7 @@ async fn a_delivery_that_is_given_up_says_what_the_last_try_came_to() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let refused = Secret::new(format!("http://{}/api/webhooks/1/T", listener.local_addr().expect("an address")));
     drop(listener);
-    let (broken, _) = server(&vec![json_of(500, "", r#"{"message":"ouch"}"#).as_str(); 9]).await;
+    let (broken, _) = server(&[json_of(500, "", r#"{"message":"ouch"}"#).as_str(); 9]).await;
     let (limited, _) = server(&[&json_of(429, "", r#"{"retry_after":60}"#)]).await;
     for (url, expected) in
         [(refused, "onnection refused"), (broken, "HTTP 500: ouch"), (limited, "it asks to wait for 60.0 s")]
