@@ -19,7 +19,7 @@ use serde_json::Value;
 use ukai_protocol::disk;
 use ukai_protocol::secret::Secret;
 
-use crate::message::{Deliver, Message, Outcome};
+use crate::message::{Deliver, Message, Outcome, Trouble};
 use crate::redact::Redactor;
 use crate::{push, render};
 
@@ -58,7 +58,7 @@ pub struct Discord {
     /// It asked not to be asked before.
     not_before: Option<Instant>,
     /// What the last try came to.
-    trouble: Option<String>,
+    trouble: Trouble,
 }
 
 impl fmt::Debug for Discord {
@@ -95,7 +95,7 @@ impl Discord {
             url.query_pairs().filter(|(key, _)| key != "wait").map(|(key, value)| (key.into(), value.into())).collect();
         url.query_pairs_mut().clear().extend_pairs(others).append_pair("wait", "true");
         let not_before = left_to_wait.and_then(|left| push::now().checked_add(left));
-        Ok(Discord { client: client()?, url, identity, redactor, not_before, trouble: None })
+        Ok(Discord { client: client()?, url, identity, redactor, not_before, trouble: Trouble::default() })
     }
 
     async fn ask(&mut self, body: &Value) -> Answer {
@@ -149,7 +149,7 @@ impl Deliver for Discord {
     async fn deliver(&mut self, message: &Message) -> Outcome {
         let body = render::discord(message);
         let mut tries = 0;
-        self.trouble = self.left_to_wait().map(asks_to_wait);
+        self.trouble.set(self.left_to_wait().map(asks_to_wait));
         loop {
             // A timer holds two years at most, and goes off then.
             while let Some(at) = self.not_before {
@@ -162,12 +162,12 @@ impl Deliver for Discord {
                 Answer::Dead(why) => return Outcome::Dead(why),
                 // However often: it is the one who says when.
                 Answer::Wait(wait) => {
-                    self.trouble = Some(asks_to_wait(wait));
+                    self.trouble.set(Some(asks_to_wait(wait)));
                     self.not_before = push::now().checked_add(wait);
                 }
                 Answer::Again(why) => {
                     tries += 1;
-                    self.trouble = Some(why.clone());
+                    self.trouble.set(Some(why.clone()));
                     if tries == TRIES {
                         return Outcome::Failed(format!("{why}, {TRIES} times"));
                     }
@@ -182,7 +182,7 @@ impl Deliver for Discord {
         self.not_before.map(|at| at.saturating_duration_since(push::now())).filter(|left| !left.is_zero())
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn trouble(&self) -> Trouble {
         self.trouble.clone()
     }
 

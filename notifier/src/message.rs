@@ -2,6 +2,7 @@
 
 #![deny(clippy::disallowed_methods)]
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::alert::What;
@@ -40,6 +41,21 @@ pub enum Outcome {
     Unsent,
 }
 
+/// What the last try at a message came to, where that was no delivery: for who will not wait for the end of it.
+#[derive(Clone, Debug, Default)]
+pub struct Trouble(Arc<Mutex<Option<String>>>);
+
+impl Trouble {
+    pub fn set(&self, why: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    #[must_use]
+    pub fn why(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// Where a message goes. Dropping the future gives the message up.
 pub trait Deliver: Send {
     /// Its name in cursors, logs and counts.
@@ -52,9 +68,9 @@ pub trait Deliver: Send {
         None
     }
 
-    /// What the last try at its last message came to, where that was no delivery: for one that was given up.
-    fn trouble(&self) -> Option<String> {
-        None
+    /// Of its message under way, or the last one.
+    fn trouble(&self) -> Trouble {
+        Trouble::default()
     }
 
     /// A hash of what it was configured with (never that itself). A sink that is dead stays so while this is the same;

@@ -16,7 +16,7 @@ use crate::cursors::Cursors;
 use crate::cursors::ledger::DeadSink;
 use crate::filter::Filter;
 use crate::gone::Gone;
-use crate::message::{Deliver, Entry, Message, Outcome};
+use crate::message::{Deliver, Entry, Message, Outcome, Trouble};
 
 /// What one sink's task is behind in taking in; it takes in at once unless the machine stands still.
 pub const QUEUE_MAX: usize = 1_024;
@@ -63,20 +63,22 @@ impl Push {
         loop {
             self.catch_up();
             if let Some(asked) = self.next_asked() {
-                let outcome = self.attend(deliver.deliver(&test()), Some(asked.until)).await;
+                let trouble = deliver.trouble();
+                let outcome = self.attend(deliver.deliver(&test()), &trouble, Some(asked.until)).await;
                 self.remember(&deliver);
                 if outcome == Outcome::Delivered {
                     self.filter.arrived(now());
                 }
                 // Whoever asked may have gone.
-                let _ = asked.answer.send(said(&outcome, deliver.trouble()));
+                let _ = asked.answer.send(said(&outcome, trouble.why()));
                 if let Outcome::Dead(why) = outcome {
                     self.catch_up();
                     let lost = self.filter.die();
                     return self.die(why, lost, &deliver);
                 }
             } else if let Some(message) = self.filter.poll_message(now()) {
-                let outcome = self.attend(deliver.deliver(&message), None).await;
+                let trouble = deliver.trouble();
+                let outcome = self.attend(deliver.deliver(&message), &trouble, None).await;
                 if self.came_of(outcome, &deliver) {
                     return;
                 }
@@ -93,15 +95,22 @@ impl Push {
     }
 
     /// Waits for a delivery and takes in what comes meanwhile. Unsent: `until` or the end of the process came first.
-    async fn attend(&mut self, delivery: impl Future<Output = Outcome>, until: Option<Instant>) -> Outcome {
+    async fn attend(
+        &mut self,
+        delivery: impl Future<Output = Outcome>,
+        trouble: &Trouble,
+        until: Option<Instant>,
+    ) -> Outcome {
         tokio::pin!(delivery);
         loop {
             self.catch_up();
             let until = until.into_iter().chain(self.finishing).min();
+            let test = self.asked.iter().map(|asked| asked.until).min();
             tokio::select! {
                 biased;
                 outcome = &mut delivery => return outcome,
                 () = at(until), if until.is_some() => return Outcome::Unsent,
+                () = at(test), if test.is_some() => self.give_tests_up(trouble),
                 woken = self.woken(), if self.finishing.is_none() => self.take(woken),
             }
         }
@@ -145,6 +154,19 @@ impl Push {
         if overflow > 0 {
             tracing::error!(sink = self.name, "{overflow} alerts found no room; they are told after the next start");
             (self.lost)(self.name, overflow);
+        }
+    }
+
+    /// Whoever waits for a test no longer hears how it goes with the message before it.
+    fn give_tests_up(&mut self, trouble: &Trouble) {
+        let (over, left) = std::mem::take(&mut self.asked).into_iter().partition(|asked| asked.until <= now());
+        self.asked = left;
+        let over: VecDeque<Asked> = over;
+        for asked in over {
+            let why = trouble.why().map(|why| format!("another message is under way, and fails: {why}"));
+            let why = why.unwrap_or_else(|| "it has not answered in time; another message is under way".to_owned());
+            // Whoever asked may have gone.
+            let _ = asked.answer.send(Err(why));
         }
     }
 

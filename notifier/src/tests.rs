@@ -10,7 +10,7 @@ use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind};
 
 use super::*;
-use crate::message::{Deliver, Message, Outcome};
+use crate::message::{Deliver, Message, Outcome, Trouble};
 
 type Seen = Arc<Mutex<Vec<Message>>>;
 
@@ -28,13 +28,13 @@ struct Fake {
     acts: VecDeque<Act>,
     seen: Seen,
     identity: Option<String>,
-    trouble: Option<String>,
+    trouble: Trouble,
 }
 
 impl Fake {
     fn new(name: &'static str, acts: impl IntoIterator<Item = Act>) -> Self {
         let (acts, seen, identity) = (acts.into_iter().collect(), Seen::default(), Some("one".to_owned()));
-        Fake { name, acts, seen, identity, trouble: None }
+        Fake { name, acts, seen, identity, trouble: Trouble::default() }
     }
 
     fn seen(&self) -> Vec<String> {
@@ -62,7 +62,7 @@ impl Deliver for Fake {
         }
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn trouble(&self) -> Trouble {
         self.trouble.clone()
     }
 
@@ -295,8 +295,9 @@ async fn a_test_says_how_it_went_for_each_sink() {
         Fake::new("well", []),
         Fake::new("refuses", [Act::Say(Outcome::Dropped("too long".to_owned()))]),
         Fake::new("hangs", [Act::Hang]),
-        Fake { trouble: Some("HTTP 500".to_owned()), ..Fake::new("fails", [Act::Hang]) },
+        Fake::new("fails", [Act::Hang]),
     ];
+    fakes[3].trouble.set(Some("HTTP 500".to_owned()));
     let notifier = home.start(&[], &fakes.each_ref()).await;
     let before = tokio::time::Instant::now();
     let went = notifier.test().await;
@@ -310,6 +311,18 @@ async fn a_test_says_how_it_went_for_each_sink() {
     ];
     assert_eq!(went, expected.map(|(sink, went)| (sink.to_owned(), went.map_err(str::to_owned))));
     assert_eq!(fakes[0].seen(), [What::Test.to_string()]);
+    // One that waits behind a message says how that goes, in its time.
+    let under_way = Fake::new("fails", [Act::Hang]);
+    under_way.trouble.set(Some("HTTP 500".to_owned()));
+    let behind = home.start(&[], &[&under_way]).await;
+    behind.alert(paused(1));
+    wait_a_minute().await;
+    let went = behind.test().await;
+    assert!(
+        went[1].1.as_ref().is_err_and(|why| why == "another message is under way, and fails: HTTP 500"),
+        "{went:?}"
+    );
+    behind.finish().await;
     // One that gave up a test goes on.
     notifier.alert(paused(1));
     notifier.finish().await;

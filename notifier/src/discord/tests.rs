@@ -139,7 +139,7 @@ async fn a_delivery_that_is_given_up_says_what_the_last_try_came_to() {
         let mut discord = Discord::new(&url, None, Redactor::default()).expect("an address");
         let given_up = tokio::time::timeout(Duration::from_millis(500), discord.deliver(&message())).await;
         assert!(given_up.is_err());
-        let trouble = discord.trouble().expect("it failed");
+        let trouble = discord.trouble().why().expect("it failed");
         assert!(trouble.contains(expected) && !trouble.contains("webhooks"), "{trouble}");
     }
 }
