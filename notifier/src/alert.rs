@@ -47,35 +47,30 @@ pub enum What {
     Attention {
         job: JobId,
         name: String,
+        /// Of the provider that it was last assigned to. None: no provider has to do with it.
+        account: Option<String>,
         why: String,
     },
     LimitNear {
         job: JobId,
         name: String,
+        /// Of the provider that it was last assigned to.
+        account: Option<String>,
         limit: Limit,
         used: f64,
         max: f64,
     },
     /// Nobody asks this provider account any more, for as long, or until a person resets it.
-    BreakerOpened {
-        account: String,
-        why: String,
-        until: Option<Duration>,
-    },
+    BreakerOpened { account: String, why: String, until: Option<Duration> },
     BreakerClosed {
         account: String,
         /// A person said that it is well again, and so knows.
         by_person: bool,
     },
     /// Files that do not verify: a job's (by its id), or the supervisor's own (by its name).
-    Quarantined {
-        subject: String,
-        why: String,
-    },
+    Quarantined { subject: String, why: String },
     /// Too many jobs crashed at once.
-    StartsPaused {
-        pause: Duration,
-    },
+    StartsPaused { pause: Duration },
     /// All jobs of a list have ended.
     BatchDone {
         batch: BatchId,
@@ -85,10 +80,7 @@ pub enum What {
         other: u64,
     },
     /// Alerts that a sink could not deliver.
-    Lost {
-        sink: String,
-        count: u64,
-    },
+    Lost { sink: String, count: u64 },
     /// Somebody wants to see one arrive.
     Test,
 }
@@ -117,6 +109,12 @@ pub enum Kind {
     Test,
 }
 
+/// The key of the notice that this job comes near that limit.
+#[must_use]
+pub fn limit_near(job: &JobId, limit: Limit) -> Key {
+    Key { kind: Kind::LimitNear, subject: format!("{job} {limit}") }
+}
+
 impl What {
     #[must_use]
     pub fn key(&self) -> Key {
@@ -130,7 +128,7 @@ impl What {
             What::JobAborted { job, .. } => (Kind::JobAborted, job.to_string()),
             What::Attention { job, .. } => (Kind::Attention, job.to_string()),
             // One notice per limit and job.
-            What::LimitNear { job, limit, .. } => (Kind::LimitNear, format!("{job} {limit}")),
+            What::LimitNear { job, limit, .. } => return limit_near(job, *limit),
             What::Quarantined { subject, .. } => (Kind::Quarantined, subject.clone()),
             What::StartsPaused { .. } => (Kind::StartsPaused, String::new()),
             What::BatchDone { batch, .. } => (Kind::BatchDone, batch.to_string()),
@@ -170,8 +168,8 @@ impl fmt::Display for What {
             What::JobAborted { job, name, cause, .. } => {
                 write!(f, "{job} ({name}) aborted: {} ({}): {}", cause.kind.reason(), cause.kind, cause.detail)
             }
-            What::Attention { job, name, why } => write!(f, "{job} ({name}) needs attention: {why}"),
-            What::LimitNear { job, name, limit, used, max } => {
+            What::Attention { job, name, why, .. } => write!(f, "{job} ({name}) needs attention: {why}"),
+            What::LimitNear { job, name, limit, used, max, .. } => {
                 write!(f, "{job} ({name}) has used {used} of {max} ({limit})")
             }
             What::BreakerOpened { account, why, until: Some(until) } => {

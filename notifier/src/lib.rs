@@ -9,6 +9,7 @@ mod cursors;
 mod desktop;
 mod discord;
 mod filter;
+mod gone;
 mod log;
 pub mod message;
 mod push;
@@ -85,10 +86,15 @@ pub struct Notifier {
 impl Notifier {
     pub async fn start(setup: Setup) -> Result<Self, SpawnErr> {
         Self::start_with(setup, |sinks, discord, desktop| {
-            match discord.map(|webhook| Discord::new(&webhook, sinks.left_to_wait(discord::NAME))).transpose() {
+            let left_to_wait = sinks.left_to_wait(discord::NAME);
+            let discord = discord.map(|webhook| Discord::new(&webhook, left_to_wait, sinks.redactor().clone()));
+            match discord.transpose() {
                 Ok(discord) => discord.into_iter().for_each(|discord| sinks.add(discord)),
                 // Whoever set it wants to know; what it is stays unsaid.
-                Err(why) => tracing::error!("UKAI_DISCORD_WEBHOOK is not used: {why}; correct it, then start again"),
+                Err(why) => sinks.refuse(
+                    discord::NAME,
+                    format!("UKAI_DISCORD_WEBHOOK is not used: {why}; correct it, then start again"),
+                ),
             }
             if desktop && let Some(desktop) = Desktop::here() {
                 sinks.add(desktop);
