@@ -22,7 +22,8 @@ pub mod session;
 // A question to a provider that belongs to no job.
 pub mod probe;
 
-// How words become bytes on a socket or in a pipe.
+// How words become bytes: sealed on disk, framed on a socket or in a pipe.
+pub mod checksum;
 pub mod codec;
 pub mod connection;
 pub mod frame;
