@@ -105,6 +105,9 @@ impl From<TooLong> for Refused {
     }
 }
 
+/// Why a log is refused that ends before its snapshot.
+pub const LOST: &str = "events.jsonl has lost records: the snapshot tells of later ones";
+
 /// What stands in a run's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
@@ -184,8 +187,7 @@ pub fn judge(found: Found) -> Verdict {
     }
     let bad_snapshot = match found.snapshot {
         SnapshotFound::Sound(Agreement::NotReached) => {
-            let why = "events.jsonl has lost records: the snapshot tells of later ones";
-            return refuse(why.to_owned(), &[Part::Log, Part::Snapshot]);
+            return refuse(LOST.to_owned(), &[Part::Log, Part::Snapshot]);
         }
         SnapshotFound::Sound(Agreement::Differs) => Some("it is not what the event log says".to_owned()),
         SnapshotFound::Bad(why) => Some(why),
