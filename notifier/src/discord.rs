@@ -53,6 +53,8 @@ pub struct Discord {
     client: Client,
     url: Url,
     identity: String,
+    /// It tells of a demo.
+    demo: bool,
     /// It asked not to be asked before.
     not_before: Option<Instant>,
 }
@@ -75,8 +77,8 @@ enum Answer {
 }
 
 impl Discord {
-    /// `left_to_wait`: what an earlier process was asked to wait for.
-    pub fn new(webhook: &Secret, left_to_wait: Option<Duration>) -> Result<Self, WebhookError> {
+    /// `left_to_wait`: what an earlier process was asked to wait for. `demo`: each message says that it is of one.
+    pub fn new(webhook: &Secret, left_to_wait: Option<Duration>, demo: bool) -> Result<Self, WebhookError> {
         let mut url = Url::parse(webhook.expose().trim()).map_err(|_| WebhookError::NotAnAddress)?;
         let host = url.host_str().ok_or(WebhookError::NotAnAddress)?;
         match url.scheme() {
@@ -91,7 +93,7 @@ impl Discord {
             url.query_pairs().filter(|(key, _)| key != "wait").map(|(key, value)| (key.into(), value.into())).collect();
         url.query_pairs_mut().clear().extend_pairs(others).append_pair("wait", "true");
         let not_before = left_to_wait.and_then(|left| push::now().checked_add(left));
-        Ok(Discord { client: client()?, url, identity, not_before })
+        Ok(Discord { client: client()?, url, identity, demo, not_before })
     }
 
     async fn ask(&mut self, body: &Value) -> Answer {
@@ -140,7 +142,7 @@ impl Deliver for Discord {
     }
 
     async fn deliver(&mut self, message: &Message) -> Outcome {
-        let body = render::discord(message);
+        let body = render::discord(message, self.demo);
         let mut tries = 0;
         loop {
             // A timer holds two years at most, and goes off then.

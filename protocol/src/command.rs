@@ -42,7 +42,11 @@ fn line(words: &[&str], state_dir: Option<&Path>) -> String {
 #[must_use]
 pub fn word_of(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:=@,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 #[cfg(test)]

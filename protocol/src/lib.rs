@@ -15,6 +15,9 @@ pub mod run_state;
 pub mod secret;
 pub mod server_event;
 
+// What a person is told to type.
+pub mod command;
+
 // The two links: worker to supervisor, client to supervisor.
 pub mod control;
 pub mod session;

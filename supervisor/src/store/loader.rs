@@ -298,9 +298,7 @@ pub fn load(state: &StateDir, id: &JobId, until: Option<u64>) -> Result<Replay, 
         Loaded::Sound(Snapshot { log_bytes, .. }) if until.is_none() && (1..log_bytes).contains(&held) => {
             return Err(StoreError::Quarantined { job: id.clone(), why: recovery::LOST.to_owned() });
         }
-        Loaded::Sound(Snapshot { log_bytes, state }) if log_bytes <= held => {
-            fold(Replay::from(state, log_bytes)).ok()
-        }
+        Loaded::Sound(Snapshot { log_bytes, state }) if log_bytes <= held => fold(Replay::from(state, log_bytes)).ok(),
         _ => None,
     };
     // What goes wrong after a snapshot is told as the whole log tells it.

@@ -8,6 +8,7 @@
 
 use std::fmt;
 
+use ukai_protocol::command::command;
 use ukai_protocol::event::Event;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind, JobSpec, Outcome};
@@ -216,7 +217,8 @@ pub fn refused(mut progress: Progress, spec: Option<&JobSpec>, cause: Cause) -> 
 pub fn quarantined(id: &JobId, why: &str, kept: &str) -> Cause {
     let detail = format!(
         "opening its files: {why}. They are kept in {kept}; nothing of the job runs before a person has looked at them \
-         and typed: ukai quarantine clear {id}"
+         and typed: {}",
+        command(&["quarantine", "clear", id.as_str()])
     );
     Cause::new(CauseKind::Quarantined, detail)
 }

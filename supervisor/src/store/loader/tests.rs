@@ -253,7 +253,11 @@ fn a_run_whose_log_was_emptied_is_shown_as_its_snapshot_left_it_or_as_its_job_sa
             let found = only(&temp);
             assert!(matches!(found.problem, Some(Problem::Quarantined { .. })), "{quirk}: {:?}", found.problem);
             assert_eq!(found.progress.status, JobStatus::Aborted, "{quirk}");
-            assert_eq!((steps(&found.progress), named(&found.progress)), (expected, "fix-a".to_owned()), "{quirk} {start}");
+            assert_eq!(
+                (steps(&found.progress), named(&found.progress)),
+                (expected, "fix-a".to_owned()),
+                "{quirk} {start}"
+            );
             assert!(refusal(&temp.state, &id(1)).is_ok_and(|why| why.is_some()), "{quirk}: and stays so");
         }
     }
