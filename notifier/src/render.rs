@@ -262,6 +262,59 @@ mod tests {
         assert!(shown.contains("&lt;@123&gt;") && !shown.contains('<'), "{shown}");
     }
 
+    fn entry(what: What) -> Entry {
+        Entry { what, times: 1, at: SystemTime::UNIX_EPOCH, late: false }
+    }
+
+    #[test]
+    fn a_command_is_code_that_can_be_copied_and_nothing_else_is() {
+        let until = None;
+        let opened = |account: &str, why: &str| {
+            entry(What::BreakerOpened { account: account.to_owned(), why: why.to_owned(), until })
+        };
+        let resume = "`ukai resume j-aaaaaaaa --limit steps=50`";
+        for (quirk, entry, shown) in [
+            ("a limit with its raise", aborted("n", "25 of 25 used"), vec![resume]),
+            (
+                "a breaker with its account",
+                opened("my_lab-1", "quota"),
+                vec!["then `ukai providers reset my_lab-1`", "\n  `ukai providers reset my_lab-1`"],
+            ),
+            ("a mark inside", opened("a`b", "quota"), vec!["\n  `ukai providers reset 'a'b'`"]),
+            ("other people's marks", opened("lab", "`rm -rf` and ``"), vec![r"\`rm \-rf\` and \`\`"]),
+            ("a command that is cut", opened("lab", &format!("{} `ukai ls`", "x".repeat(241))), vec![r"\`uka"]),
+            ("a mention in marks", opened("lab", "`ukai @everyone`"), vec!["\\`ukai @\u{200B}everyone\\`"]),
+            ("a test", entry(What::Test), vec!["• a test"]),
+        ] {
+            let body = discord(&Message { entries: vec![entry], more: Vec::new() }, false);
+            let description = body["embeds"][0]["description"].as_str().expect("a text");
+            for part in shown {
+                assert!(description.contains(part), "{quirk}: {part}: {description}");
+            }
+            assert!(!description.contains("\\`ukai providers"), "{quirk}: {description}");
+        }
+    }
+
+    #[test]
+    fn each_of_ten_long_alerts_keeps_its_command_whole() {
+        let entries = vec![aborted("*n*", &"_".repeat(4_000)); 10];
+        let body = discord(&Message { entries, more: vec![(3, "more jobs aborted".to_owned())] }, false);
+        check(&body);
+        let description = body["embeds"][0]["description"].as_str().expect("a text");
+        assert_eq!(description.matches("\n  `ukai resume j-aaaaaaaa --limit steps=50`").count(), 10, "{description}");
+        assert!(description.ends_with("… 3 more jobs aborted"), "{description}");
+    }
+
+    #[test]
+    fn a_demo_says_so_wherever_it_is_told() {
+        let message = Message { entries: vec![aborted("n", "d")], more: Vec::new() };
+        for (demo, title) in [(true, "[demo] ukai: a job aborted"), (false, "ukai: a job aborted")] {
+            let body = discord(&message, demo);
+            assert_eq!((body["embeds"][0]["title"].as_str(), &*desktop(&message, demo).0), (Some(title), title));
+            assert_eq!(body["content"].as_str().is_some_and(|content| content.starts_with("[demo] ")), demo, "{body}");
+        }
+    }
+
     #[test]
     fn what_is_late_or_happened_often_says_so() {
         let entry = Entry { times: 7, late: true, ..aborted("n", "d") };
