@@ -12,6 +12,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use ukai_protocol::command::quoted;
 use ukai_protocol::job::Cause;
 use ukai_protocol::threads::Panicked;
 
@@ -108,7 +109,8 @@ impl Sinks {
         };
         if over > 0 {
             tracing::error!(
-                "{over} alerts of an earlier process are too many to tell; `ukai ls` shows what they were about"
+                "{over} alerts of an earlier process are too many to tell; {} shows what they were about",
+                quoted(&["ls"])
             );
             (sinks.lost)("every sink", over as u64);
         }
@@ -321,9 +323,9 @@ impl Actor for Hands {
 /// Every text in it that somebody else wrote.
 fn redacted(what: What, text: &dyn Fn(String) -> String) -> What {
     match what {
-        What::JobAborted { job, name, account, cause: Cause { kind, detail } } => {
+        What::JobAborted { job, name, account, cause: Cause { kind, detail }, raise } => {
             let cause = Cause { kind, detail: text(detail) };
-            What::JobAborted { job, name: text(name), account: account.map(text), cause }
+            What::JobAborted { job, name: text(name), account: account.map(text), cause, raise }
         }
         What::Attention { job, name, account, why } => {
             What::Attention { job, name: text(name), account: account.map(text), why: text(why) }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
+use ukai_protocol::command::{command, quoted};
 use ukai_protocol::id::{BatchId, JobId};
 use ukai_protocol::job::{Cause, CauseKind, Limit};
 
@@ -42,6 +43,8 @@ pub enum What {
         /// Of the provider that it was last assigned to.
         account: Option<String>,
         cause: Cause,
+        /// The limits without which it cannot go on, as one types them: `steps=50`.
+        raise: Vec<String>,
     },
     /// It ended well, and a person should look at it all the same.
     Attention {
@@ -161,6 +164,25 @@ impl What {
     }
 }
 
+/// What one would type now. Names and ids only; never a token.
+#[must_use]
+pub fn next(what: &What) -> Option<String> {
+    Some(match what {
+        What::JobAborted { job, raise, .. } => {
+            let limits = raise.iter().flat_map(|limit| ["--limit", limit]);
+            command(&["resume", job.as_str()].into_iter().chain(limits).collect::<Vec<_>>())
+        }
+        What::Attention { job, .. } | What::LimitNear { job, .. } => command(&["show", job.as_str()]),
+        What::BreakerOpened { account, until: None, .. } => command(&["providers", "reset", account]),
+        What::BreakerOpened { .. } => command(&["providers"]),
+        What::Quarantined { .. } => command(&["quarantine", "ls"]),
+        What::StartsPaused { .. } => command(&["unpause", "--all"]),
+        What::BatchDone { batch, .. } => command(&["results", batch.as_str()]),
+        What::Lost { .. } => command(&["ls"]),
+        What::BreakerClosed { .. } | What::Test => return None,
+    })
+}
+
 /// One line, without the time.
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -176,10 +198,8 @@ impl fmt::Display for What {
                 write!(f, "provider account {account} is not asked for {} s: {why}", until.as_secs())
             }
             What::BreakerOpened { account, why, until: None } => {
-                write!(
-                    f,
-                    "provider account {account} is not asked until it is reset: {why}; mend that, then `ukai providers reset`"
-                )
+                let reset = quoted(&["providers", "reset", account]);
+                write!(f, "provider account {account} is not asked until it is reset: {why}; mend that, then {reset}")
             }
             What::BreakerClosed { account, .. } => write!(f, "provider account {account} is asked again"),
             What::Quarantined { subject, why } => write!(f, "{subject} does not verify and is refused: {why}"),
@@ -193,7 +213,8 @@ impl fmt::Display for What {
                 write!(f, "batch {batch} ({name}) is done: {completed} completed, {other} did not")
             }
             What::Lost { sink, count } => {
-                write!(f, "{count} alerts could not be delivered to {sink}; `ukai ls` shows what they were about")
+                let ls = quoted(&["ls"]);
+                write!(f, "{count} alerts could not be delivered to {sink}; {ls} shows what they were about")
             }
             What::Test => f.write_str("a test: alerts of ukai arrive here"),
         }

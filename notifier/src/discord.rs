@@ -55,6 +55,8 @@ pub struct Discord {
     url: Url,
     identity: String,
     redactor: Redactor,
+    /// It tells of a demo.
+    demo: bool,
     /// It asked not to be asked before.
     not_before: Option<Instant>,
     /// What the last try came to.
@@ -79,8 +81,14 @@ enum Answer {
 }
 
 impl Discord {
-    /// `left_to_wait`: what an earlier process was asked to wait for. `redactor`: for whatever Discord says.
-    pub fn new(webhook: &Secret, left_to_wait: Option<Duration>, redactor: Redactor) -> Result<Self, WebhookError> {
+    /// `left_to_wait`: what an earlier process was asked to wait for. `redactor`: for whatever Discord says. `demo`: each
+    /// message says that it is of one.
+    pub fn new(
+        webhook: &Secret,
+        left_to_wait: Option<Duration>,
+        redactor: Redactor,
+        demo: bool,
+    ) -> Result<Self, WebhookError> {
         let mut url = Url::parse(webhook.expose().trim()).map_err(|_| WebhookError::NotAnAddress)?;
         let host = url.host_str().ok_or(WebhookError::NotAnAddress)?;
         match url.scheme() {
@@ -95,7 +103,7 @@ impl Discord {
             url.query_pairs().filter(|(key, _)| key != "wait").map(|(key, value)| (key.into(), value.into())).collect();
         url.query_pairs_mut().clear().extend_pairs(others).append_pair("wait", "true");
         let not_before = left_to_wait.and_then(|left| push::now().checked_add(left));
-        Ok(Discord { client: client()?, url, identity, redactor, not_before, trouble: Trouble::default() })
+        Ok(Discord { client: client()?, url, identity, redactor, demo, not_before, trouble: Trouble::default() })
     }
 
     async fn ask(&mut self, body: &Value) -> Answer {
@@ -147,7 +155,7 @@ impl Deliver for Discord {
     }
 
     async fn deliver(&mut self, message: &Message) -> Outcome {
-        let body = render::discord(message);
+        let body = render::discord(message, self.demo);
         let mut tries = 0;
         self.trouble.set(self.left_to_wait().map(asks_to_wait));
         loop {

@@ -340,6 +340,7 @@ async fn no_key_reaches_a_sink_and_no_text_is_without_end() {
         name: "sk-hidden-1234".to_owned(),
         account: Some("sk-hidden-1234".to_owned()),
         cause: Cause::new(CauseKind::Internal, detail),
+        raise: Vec::new(),
     };
     notifier.alert(Alert { what, source: None, at: UNIX_EPOCH, late: false });
     notifier.finish().await;

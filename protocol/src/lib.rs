@@ -15,6 +15,9 @@ pub mod run_state;
 pub mod secret;
 pub mod server_event;
 
+// What a person is told to type.
+pub mod command;
+
 // The two links: worker to supervisor, client to supervisor.
 pub mod control;
 pub mod session;
@@ -22,7 +25,8 @@ pub mod session;
 // A question to a provider that belongs to no job.
 pub mod probe;
 
-// How words become bytes on a socket or in a pipe.
+// How words become bytes: sealed on disk, framed on a socket or in a pipe.
+pub mod checksum;
 pub mod codec;
 pub mod connection;
 pub mod frame;

@@ -202,6 +202,7 @@ fn setup(settings: &Settings, state: &StateDir, owed: Vec<Alert>, lost: Lost) ->
         secrets: keys.chain(notify.secrets).collect(),
         discord: notify.discord,
         desktop: notify.desktop,
+        demo: notify.demo,
         owed,
         lost,
     }
@@ -218,8 +219,8 @@ pub async fn test_notify(state: &StateDir, notify: Notify) -> Result<Vec<SinkRow
         }
     });
     let lock = held.await??;
-    let Notify { desktop, discord, secrets } = notify;
-    let setup = Setup { cursors: state.cursors(), secrets, discord, desktop, ..Setup::default() };
+    let Notify { demo, desktop, discord, secrets } = notify;
+    let setup = Setup { cursors: state.cursors(), secrets, discord, desktop, demo, ..Setup::default() };
     let notifier = Notifier::start(setup).await?;
     let sinks = control::tested(&notifier).await;
     notifier.finish().await;

@@ -9,8 +9,10 @@ use ukai_notifier::What;
 use ukai_protocol::control::BreakerState;
 use ukai_protocol::event::Event;
 use ukai_protocol::id::JobId;
-use ukai_protocol::job::{JobStatus, Outcome};
+use ukai_protocol::job::{JobStatus, Limits, Outcome, Used};
 use ukai_protocol::server_event::{ALERTS, ServerEvent};
+
+use crate::resume;
 
 /// Names, as they stand on disk, of the records of a job that may be news.
 pub const OF_JOBS: [&str; 3] = ["Finished", "LimitWarned", "Attention"];
@@ -21,16 +23,20 @@ pub struct About<'a> {
     pub name: &'a str,
     /// Of the provider that it was last assigned to.
     pub account: Option<&'a str>,
+    pub used: &'a Used,
+    /// Those in force. None: they cannot be read, and nothing is told of them.
+    pub limits: Option<Limits>,
 }
 
 #[must_use]
 pub fn of_job(about: &About<'_>, event: &Event) -> Option<What> {
-    let About { id, name, account } = *about;
+    let About { id, name, account, used, limits } = *about;
     let (job, name, account) = (id.clone(), name.to_owned(), account.map(str::to_owned));
     Some(match event {
         Event::Finished { outcome, .. } => match outcome {
             Outcome::Ended(cause) if outcome.status() == JobStatus::Aborted => {
-                What::JobAborted { job, name, account, cause: cause.clone() }
+                let raise = limits.map(|limits| resume::to_raise(Some(outcome), used, &limits)).unwrap_or_default();
+                What::JobAborted { job, name, account, cause: cause.clone(), raise }
             }
             Outcome::Completed { attention: true } => What::Attention {
                 job,
@@ -102,7 +108,8 @@ mod tests {
     #[test]
     fn what_a_provider_may_explain_names_its_account() {
         let id = JobId::from_random([0; 5]);
-        let about = About { id: &id, name: "n", account: Some("lab") };
+        let used = Used::default();
+        let about = About { id: &id, name: "n", account: Some("lab"), used: &used, limits: None };
         let finished = |outcome| Event::Finished { outcome, text: String::new() };
         let warned = Event::LimitWarned { limit: Limit::Steps, used: 8.0, max: 10.0 };
         for (event, expected) in [
@@ -127,7 +134,8 @@ mod tests {
     #[test]
     fn what_a_person_ended_or_what_went_well_is_no_news() {
         let id = JobId::from_random([0; 5]);
-        let about = About { id: &id, name: "n", account: Some("lab") };
+        let (used, limits) = (Used { steps: 25, ..Used::default() }, Some(Limits::default()));
+        let about = About { id: &id, name: "n", account: Some("lab"), used: &used, limits };
         let ended = |kind| Outcome::Ended(Cause::new(kind, ""));
         for (outcome, told) in [
             (Outcome::Completed { attention: false }, false),
@@ -141,5 +149,11 @@ mod tests {
             assert_eq!(of_job(&about, &event).is_some(), told, "{event:?}");
             assert!(OF_JOBS.contains(&event.name()));
         }
+        let outcome = ended(CauseKind::Limit(Limit::Steps));
+        let Some(What::JobAborted { raise, .. }) = of_job(&about, &Event::Finished { outcome, text: String::new() })
+        else {
+            panic!("it is news")
+        };
+        assert_eq!(raise, ["steps=50"], "what is told to be typed names what it needs");
     }
 }

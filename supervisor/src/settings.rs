@@ -36,6 +36,8 @@ pub struct Settings {
 /// Where alerts go, and what must not stand in them.
 #[derive(Clone, Debug, Default)]
 pub struct Notify {
+    /// What happens is no job of the owner's, and every alert says so.
+    pub demo: bool,
     pub desktop: bool,
     /// `UKAI_DISCORD_WEBHOOK`; None: unset.
     pub discord: Option<Secret>,

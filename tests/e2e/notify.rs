@@ -67,6 +67,8 @@ fn the_storm_is_one_message_and_its_resumption_none() {
     assert_eq!(delivered.len(), 1, "{delivered:#?}");
     assert_eq!(receiver.violations(), Vec::<String>::new());
     let text = text(&delivered[0]);
+    assert!(delivered[0]["embeds"][0]["title"].as_str().is_some_and(|title| title.starts_with("[demo] ")), "{text}");
+    assert!(text.contains(&format!("--state-dir {place}`")), "what is to be typed can be typed: {text}");
     assert!(text.contains("first") && text.contains("second") && text.contains("aborted"), "{text}");
     check_no_secret(&home.path().join("storm"), &[receiver.token()]);
 }

@@ -62,7 +62,7 @@ fn message() -> Message {
 
 async fn deliver(answers: &[&str]) -> (Outcome, Vec<Instant>, Discord) {
     let (url, arrivals) = server(answers).await;
-    let mut discord = Discord::new(&url, None, Redactor::default()).expect("an address");
+    let mut discord = Discord::new(&url, None, Redactor::default(), false).expect("an address");
     let outcome = discord.deliver(&message()).await;
     let arrivals = arrivals.lock().expect("a lock").clone();
     (outcome, arrivals, discord)
@@ -92,7 +92,7 @@ async fn ten_thousand_refusals_are_a_loop_and_no_recursion() {
     let refused = json_of(429, "", r#"{"retry_after":0.0,"global":false}"#);
     let (url, arrivals) = server(&vec![refused.as_str(); 10_000]).await;
     arrivals.lock().expect("a lock").reserve(10_001);
-    let mut discord = Discord::new(&url, None, Redactor::default()).expect("an address");
+    let mut discord = Discord::new(&url, None, Redactor::default(), false).expect("an address");
     let before = resident_pages();
     assert_eq!(discord.deliver(&message()).await, Outcome::Delivered);
     assert_eq!(arrivals.lock().expect("a lock").len(), 10_001);
@@ -148,7 +148,7 @@ async fn a_delivery_that_is_given_up_says_what_the_last_try_came_to() {
 async fn where_nothing_remains_it_waits_before_the_next() {
     let last = json_of(200, "x-ratelimit-remaining: 0\r\nx-ratelimit-reset-after: 0.4\r\n", "{}");
     let (url, arrivals) = server(&[&last]).await;
-    let mut discord = Discord::new(&url, None, Redactor::default()).expect("an address");
+    let mut discord = Discord::new(&url, None, Redactor::default(), false).expect("an address");
     assert_eq!(discord.deliver(&message()).await, Outcome::Delivered);
     assert!(discord.left_to_wait().is_some_and(|left| left > Duration::from_millis(200)));
     assert_eq!(discord.deliver(&message()).await, Outcome::Delivered);
@@ -195,7 +195,7 @@ async fn nobody_there_is_given_up_after_five_tries() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let url = format!("http://{}/api/webhooks/1/T", listener.local_addr().expect("an address"));
     drop(listener);
-    let mut discord = Discord::new(&Secret::new(url), None, Redactor::default()).expect("an address");
+    let mut discord = Discord::new(&Secret::new(url), None, Redactor::default(), false).expect("an address");
     let Outcome::Failed(why) = discord.deliver(&message()).await else { panic!("it cannot arrive") };
     assert!(why.contains("onnection refused") && why.contains("5 times") && !why.contains("webhooks"), "{why}");
 }
@@ -228,7 +228,7 @@ async fn an_address_is_https_or_here_and_is_never_shown() {
         ("ftp://127.0.0.1/SECRET", Some(WebhookError::NotSafe)),
         ("SECRET", Some(WebhookError::NotAnAddress)),
     ] {
-        match Discord::new(&Secret::new(url.to_owned()), None, Redactor::default()) {
+        match Discord::new(&Secret::new(url.to_owned()), None, Redactor::default(), false) {
             Ok(discord) => {
                 assert_eq!(expected, None, "{url}");
                 assert!(!format!("{discord:?}").contains("SECRET"));
@@ -250,7 +250,7 @@ async fn discord_is_asked_by_a_version_whose_waits_are_seconds() {
         ("http://127.0.0.1:9/api/webhooks/1/T", "/api/webhooks/1/T"),
         ("https://notdiscord.com/api/webhooks/1/T", "/api/webhooks/1/T"),
     ] {
-        let discord = Discord::new(&Secret::new(url.to_owned()), None, Redactor::default()).expect("an address");
+        let discord = Discord::new(&Secret::new(url.to_owned()), None, Redactor::default(), false).expect("an address");
         assert_eq!(discord.url.path(), path, "{url}");
         assert!(discord.url.query().is_some_and(|query| query.ends_with("wait=true")), "{url}");
     }

@@ -197,7 +197,13 @@ fn job(number: u16) -> JobId {
 
 fn aborted_by(number: u16, account: Option<&str>, kind: CauseKind) -> What {
     let cause = Cause::new(kind, format!("detail {number}"));
-    What::JobAborted { job: job(number), name: "job".to_owned(), account: account.map(str::to_owned), cause }
+    What::JobAborted {
+        job: job(number),
+        name: "job".to_owned(),
+        account: account.map(str::to_owned),
+        cause,
+        raise: Vec::new(),
+    }
 }
 
 fn aborted(number: u16) -> What {

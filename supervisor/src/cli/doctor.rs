@@ -6,6 +6,7 @@ use std::path::Path;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::process::PidfdFlags;
 use serde_json::{Value, json};
+use ukai_protocol::command::{command, quoted};
 use ukai_protocol::control::{Request, Response, ServerStatus};
 use ukai_protocol::job::Limits;
 use ukai_protocol::lease::Timeouts;
@@ -156,7 +157,10 @@ fn alerts(context: &Context) -> Vec<Fact> {
     };
     let desktop = if desktop { "yes, where there is a session bus" } else { "no" };
     let is_set = std::env::var_os(WEBHOOK_VARIABLE).is_some_and(|url| !url.is_empty());
-    let discord = if is_set { "yes (see: ukai notify test)" } else { "no: the variable is not set" };
+    let discord = match is_set {
+        true => format!("yes (see: {})", command(&["notify", "test"])),
+        false => "no: the variable is not set".to_owned(),
+    };
     vec![fact(TOPIC, "desktop", desktop, origin), fact(TOPIC, "discord", discord, WEBHOOK_VARIABLE)]
 }
 
@@ -207,7 +211,10 @@ async fn server(context: &Context) -> Vec<Fact> {
                 "",
             ),
         ],
-        Ok(None) => vec![fact(TOPIC, "state", "none listens; `ukai run` hosts its own, `ukai serve` starts one", "")],
+        Ok(None) => {
+            let (run, serve) = (quoted(&["run"]), quoted(&["serve"]));
+            vec![fact(TOPIC, "state", format!("none listens; {run} hosts its own, {serve} starts one"), "")]
+        }
         Err(failure) => vec![bad(TOPIC, "state", failure.text, "")],
     }
 }

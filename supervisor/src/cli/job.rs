@@ -9,6 +9,7 @@ mod list;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use ukai_protocol::command::quoted;
 use ukai_protocol::event::Line;
 use ukai_protocol::job::{ContextStrategy, JobSpec, Mode};
 
@@ -146,7 +147,9 @@ impl Asked {
         let shown = file.display();
         let format = Format::of(&path).ok_or_else(|| {
             Failure::usage(format!(
-                "reading the job {shown}: its name ends in none of .toml, .yaml, .yml, .json; rename it, or is this a prompt? `ukai run \"…\"` and `ukai submit --prompt \"…\"` take one"
+                "reading the job {shown}: its name ends in none of .toml, .yaml, .yml, .json; rename it, or is this a prompt? {} and {} take one",
+                quoted(&["run", "…"]),
+                quoted(&["submit", "--prompt", "…"])
             ))
         })?;
         let text = load::read_text(&path)

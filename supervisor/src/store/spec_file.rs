@@ -7,11 +7,9 @@ use std::io;
 use std::path::Path;
 
 use serde::Deserialize;
-use ukai_protocol::disk;
 use ukai_protocol::frame::FRAME_BYTES_MAX;
 use ukai_protocol::job::JobSpec;
-
-use super::checksum;
+use ukai_protocol::{checksum, disk};
 
 const SCHEMA: u64 = 1;
 

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::time::{Instant, SystemTime};
 
 use jiff::Timestamp;
+use ukai_protocol::command::quoted;
 use ukai_protocol::control::ProviderRow;
 
 use crate::actor::{Refusal, providers};
@@ -50,10 +51,8 @@ fn router(
 }
 
 fn refused(why: &str) -> Failure {
-    let name = routes::NAME;
-    Failure::failed(format!(
-        "{why}; whom not to ask is not known: see `ukai quarantine ls`, then `ukai quarantine clear {name}`"
-    ))
+    let (list, clear) = (quoted(&["quarantine", "ls"]), quoted(&["quarantine", "clear", routes::NAME]));
+    Failure::failed(format!("{why}; whom not to ask is not known: see {list}, then {clear}"))
 }
 
 /// The state directory, held, and what is known of the providers.
