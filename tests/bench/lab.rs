@@ -146,7 +146,13 @@ pub fn spec(workdir: &Path, job: Job) -> JobSpec {
 pub fn tool_context(home: &Home) -> tool::Context {
     let outputs = home.path().join("outputs");
     let permission = Permission::new(&policy_file::shipped(), &home.work(), home.path(), &outputs);
-    tool::Context { permission: permission.into(), cancel: CancellationToken::new(), outputs, mask: Default::default() }
+    tool::Context {
+        permission: permission.into(),
+        cancel: CancellationToken::new(),
+        outputs,
+        mask: Default::default(),
+        seen: Default::default(),
+    }
 }
 
 /// The tool work by itself.

@@ -18,6 +18,7 @@ use crate::permission::Permission;
 use crate::provider::classify::Failure;
 use crate::provider::wire::{Definition, Request};
 use crate::provider::{self, Answered, Progress};
+use crate::tool::seen::Seen;
 use crate::tool::{self, registry};
 
 /// One attempt at a model call.
@@ -38,6 +39,7 @@ pub struct Deps {
     pub permission: Arc<Permission>,
     pub outputs: PathBuf,
     pub mask: Arc<Mask>,
+    pub seen: Arc<Seen>,
     /// What system prompt aside every call carries besides the window, in tokens.
     pub tools_tokens: u64,
 }
@@ -60,14 +62,16 @@ impl Deps {
             permission,
             outputs: welcome.outputs.clone(),
             mask,
+            seen: Arc::default(),
             tools_tokens,
         })
     }
 
     #[must_use]
     pub fn tool_context(&self, cancel: CancellationToken) -> tool::Context {
-        let Deps { permission, outputs, mask, .. } = self;
-        tool::Context { permission: permission.clone(), cancel, outputs: outputs.clone(), mask: mask.clone() }
+        let Deps { permission, outputs, mask, seen, .. } = self;
+        let (permission, outputs) = (permission.clone(), outputs.clone());
+        tool::Context { permission, cancel, outputs, mask: mask.clone(), seen: seen.clone() }
     }
 }
 
