@@ -1,6 +1,8 @@
 //! What Write and Edit do alike: open the place that was named, make sure that its file was seen as it is, put the new
 //! contents there and remember them.
 
+use std::path::Path;
+
 use ukai_protocol::event::{Change, FileChange};
 use ukai_protocol::json::Json;
 
@@ -10,6 +12,9 @@ use super::seen::{Look, Since};
 use super::target::target;
 use super::{Context, Stopped, text};
 use crate::permission::path::Resolved;
+
+/// What Edit says of a file that is not there.
+pub const MISSING: &str = "it does not exist. Write creates it; so does Edit with an empty old_string";
 
 /// A file that is about to be written.
 pub struct Draft<'a> {
@@ -21,8 +26,9 @@ pub struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// Opens what the call names, and judges it again as what it turned out to be.
-    pub fn open(tool: &'static str, input: &'a Json, context: &'a Context) -> Result<Self, Stopped> {
+    /// Opens what the call names, and judges it again as what it turned out to be. Who `creates` also gets the folders
+    /// that are missing.
+    pub fn open(tool: &'static str, input: &'a Json, creates: bool, context: &'a Context) -> Result<Self, Stopped> {
         let named = text(input, "file_path").unwrap_or_default();
         if named.ends_with('/') {
             return Err(Stopped::Invalid(format!("{tool} {named}: this names a folder. Name a file.")));
@@ -34,8 +40,11 @@ impl<'a> Draft<'a> {
             return Err(Stopped::Denied(why));
         }
         context.check_cancelled()?;
-        let spot = Spot::open(&place, |folder| permission.places().may_create(tool, folder))
-            .map_err(|error| stopped(tool, named, &error))?;
+        let may_create = |folder: &Path| creates && permission.places().may_create(tool, folder);
+        let spot = Spot::open(&place, may_create).map_err(|error| match error {
+            PutError::FolderMissing { .. } if !creates => Stopped::Failed(format!("{tool} {named}: {MISSING}.")),
+            error => stopped(tool, named, &error),
+        })?;
         Ok(Draft { tool, named, place, spot, context })
     }
 

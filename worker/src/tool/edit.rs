@@ -12,7 +12,7 @@ use std::slice;
 use ukai_protocol::event::ToolStatus;
 use ukai_protocol::json::Json;
 
-use super::draft::Draft;
+use super::draft::{Draft, MISSING};
 use super::look::{Contents, WHOLE_BYTES_MAX};
 use super::output::quote_path;
 use super::shape::{BOM, Shape};
@@ -23,11 +23,11 @@ pub fn run(input: &Json, context: &Context) -> Result<ToolOutput, Stopped> {
     let key = |key| text(input, key).unwrap_or_default();
     let (old, new) = (key("old_string"), key("new_string"));
     let all = input.0.get("replace_all").and_then(serde_json::Value::as_bool).unwrap_or_default();
-    let draft = Draft::open("Edit", input, context)?;
+    let draft = Draft::open("Edit", input, old.is_empty(), context)?;
     let Some((look, contents)) = draft.old()? else {
         return match old {
             "" => put(&draft, input, new, &snippet::snippet(new, slice::from_ref(&(0..new.len()))), "Created"),
-            _ => Err(draft.failed("it does not exist. Write creates it; so does Edit with an empty old_string")),
+            _ => Err(draft.failed(MISSING)),
         };
     };
     let bytes = match contents {

@@ -144,7 +144,7 @@ impl Spot {
         if !mode.intersects(Mode::WUSR | Mode::WGRP | Mode::WOTH) || (ours && !mode.contains(Mode::WUSR)) {
             return Err(PutError::Protected);
         }
-        match accessat(&self.folder, &self.name, Access::WRITE_OK, AtFlags::EACCESS) {
+        match accessat(&self.folder, &self.name, Access::WRITE_OK, AtFlags::empty()) {
             Ok(()) => Ok(()),
             Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Err(PutError::Protected),
             Err(Errno::NOENT) => Err(PutError::Changed),

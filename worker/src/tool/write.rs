@@ -12,22 +12,23 @@ use super::{Context, Stopped, ToolOutput, text};
 
 pub fn run(input: &Json, context: &Context) -> Result<ToolOutput, Stopped> {
     let content = text(input, "content").unwrap_or_default();
-    let draft = Draft::open("Write", input, context)?;
+    let draft = Draft::open("Write", input, true, context)?;
     let mut shape = Shape::default();
     if let Some((look, old)) = draft.old()? {
         // What is too large to be held is not looked into; it has no shape that would be kept.
         let old = match old {
-            Contents::Whole(old) => old,
-            Contents::TooLarge => Vec::new(),
+            Contents::Whole(old) => Some(old),
+            Contents::TooLarge => None,
         };
-        if old[..old.len().min(BINARY_LOOK_BYTES)].contains(&0) {
+        let start = old.as_ref().map_or(&[][..], |old| &old[..old.len().min(BINARY_LOOK_BYTES)]);
+        if start.contains(&0) {
             return Err(
                 draft.failed("what is there is a binary file, which is not replaced by text. Write another file")
             );
         }
-        shape = Shape::of(&old);
+        shape = old.as_ref().map_or(shape, |old| Shape::of(old));
         // Nothing is lost by writing over nothing, nor over the very same: after a crash the same call comes again.
-        let harmless = look.mark.bytes == 0 || old == shape.whole(content).as_bytes();
+        let harmless = old.is_some_and(|old| old.is_empty() || old == shape.whole(content).as_bytes());
         if !harmless {
             draft.check_seen(&look)?;
         }

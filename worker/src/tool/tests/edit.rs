@@ -74,6 +74,8 @@ fn the_result_shows_the_lines_as_read_does() {
 fn an_empty_text_creates_a_file_and_another_one_does_not() {
     let world = World::writable();
     world.refused("Edit", &edit("new", "a", "b", false), ToolStatus::Failed, "does not exist. Write creates it");
+    world.refused("Edit", &edit("deep/new", "a", "b", false), ToolStatus::Failed, "does not exist. Write creates it");
+    assert!(!world.work.join("deep").exists(), "who creates nothing needs no folder");
     let done = world.run("Edit", &edit("deep/new", "", "one\ntwo\n", false));
     assert_eq!(done.output, "Created deep/new.\n     1\tone\n     2\ttwo\n");
     assert_eq!((done.files_changed[0].change, world.read("deep/new").as_str()), (Change::Created, "one\ntwo\n"));

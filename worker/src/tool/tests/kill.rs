@@ -1,13 +1,15 @@
 //! A writer that is killed at any moment leaves the old file or the new one, whole, and at most one hidden file.
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::*;
 
 const KILLS: u32 = 50;
+/// For a process to start on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
 const FOLDER: &str = "UKAI_TEST_WRITES_IN";
 
 /// Two contents that no mixture of them is taken for.
@@ -47,7 +49,15 @@ fn a_kill_leaves_the_old_or_the_new() {
             .stdout(Stdio::null())
             .spawn()
             .expect("it starts");
-        std::thread::sleep(Duration::from_micros(rand::random_range(15_000..70_000)));
+        // From its first write on, at any moment.
+        let (begun, before) = (Instant::now(), world.temporaries());
+        while world.read("file") == last && world.temporaries() == before {
+            assert!(
+                begun.elapsed() < PATIENCE && child.try_wait().is_ok_and(|ended| ended.is_none()),
+                "it wrote nothing"
+            );
+        }
+        std::thread::sleep(Duration::from_micros(rand::random_range(0..20_000)));
         child.kill().expect("it is killed");
         let status = child.wait().expect("it is gone");
         assert_eq!(status.code(), None, "it ended by itself: {status}");
@@ -59,6 +69,7 @@ fn a_kill_leaves_the_old_or_the_new() {
         assert!(temporaries.len() <= 1, "{temporaries:?}");
         left += temporaries.len();
     }
+    println!("{different} changes, {left} temporary files");
     assert!(different > 0 && left > 0, "no kill hit a write: {different} {left}");
     world.ok("Read", &json!({"file_path": "file"}));
     world.ok("Write", &json!({"file_path": "file", "content": "last"}));

@@ -73,6 +73,8 @@ fn what_was_not_seen_as_it_is_is_not_overwritten() {
     std::fs::remove_file(world.work.join("gone_and_back")).expect("removed");
     world.write("gone_and_back", "other");
     refused("gone_and_back", "Read it again");
+    std::fs::File::create(world.work.join("large")).expect("a file").set_len(65 << 20).expect("a sparse file");
+    world.refused("Write", &write("large", ""), ToolStatus::Failed, "Read it first");
     read("changed");
     // Seen as it is; written over by the job itself; the same contents; nothing to lose.
     world.write("touched", "old");
