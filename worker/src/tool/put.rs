@@ -185,17 +185,36 @@ impl Spot {
     }
 }
 
-/// Where the group cannot be kept, its rights are not handed to another one.
+/// As far as it can be: who is not root gives nothing away, but may hand a file to another of their groups.
 fn keep_owner_and_mode(file: &File, old: &Stat) -> Result<(), Errno> {
     let (owner, group) = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
-    let mut kept = KEPT_MODE;
     let new = fstat(file)?;
-    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid)
-        && fchown(file, Some(owner), Some(group)).is_err()
-        && fchown(file, None, Some(group)).is_err()
-    {
-        let others = old.st_mode & 0o007;
-        kept = 0o707 | others << 3;
+    let group_kept = (new.st_uid, new.st_gid) == (old.st_uid, old.st_gid)
+        || fchown(file, Some(owner), Some(group)).is_ok()
+        || fchown(file, None, Some(group)).is_ok();
+    fchmod(file, Mode::from_raw_mode(kept_mode(old.st_mode, group_kept)))
+}
+
+/// Where the group could not be kept, what it might do is not handed to another one.
+fn kept_mode(old: u32, group_kept: bool) -> u32 {
+    let everyone = (old & 0o007) << 3;
+    if group_kept { old & KEPT_MODE } else { old & (0o707 | everyone) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_right_goes_to_whom_it_was_not_given() {
+        for (old, kept, without_group) in [
+            (0o100_644, 0o644, 0o644),
+            (0o100_660, 0o660, 0o600),
+            (0o100_775, 0o775, 0o755),
+            (0o104_751, 0o751, 0o711),
+            (0o102_604, 0o604, 0o604),
+        ] {
+            assert_eq!((kept_mode(old, true), kept_mode(old, false)), (kept, without_group), "{old:o}");
+        }
     }
-    fchmod(file, Mode::from_raw_mode(old.st_mode & kept))
 }

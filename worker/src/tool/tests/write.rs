@@ -262,6 +262,25 @@ fn what_changes_while_it_is_written_is_left_as_it_became() {
 }
 
 #[test]
+fn what_moves_away_while_it_is_written_is_not_followed() {
+    let world = World::writable();
+    let (from, to) = (world.work.join("folder"), world.top().join("moved"));
+    world.write("folder/old", "old");
+    world.ok("Read", &json!({"file_path": "folder/old"}));
+    for path in ["folder/old", "folder/new"] {
+        let (out, back) = ((from.clone(), to.clone()), (to.clone(), from.clone()));
+        let effect = Effect::Call(Arc::new(move || std::fs::rename(&out.0, &out.1).expect("moved")));
+        let (under, operation) = (world.work.clone(), Operation::Sync);
+        let fault = inject(Fault { under, operation, skip: 0, times: 1, effect });
+        world.refused("Write", &write(path, "mine"), ToolStatus::Failed, "it changed while it was opened");
+        drop(fault);
+        std::fs::rename(&back.0, &back.1).expect("moved back");
+        assert_eq!(world.temporaries(), [] as [PathBuf; 0]);
+    }
+    assert_eq!((world.read("folder/old").as_str(), from.join("new").exists()), ("old", false));
+}
+
+#[test]
 fn a_cancelled_write_leaves_nothing() {
     let world = World::writable();
     let cancel = world.context.cancel.clone();
