@@ -4,7 +4,7 @@
 
 use ukai_protocol::codec::{decode, encode};
 use ukai_protocol::control::{Request, Selection};
-use ukai_protocol::event::{Event, ToolStatus};
+use ukai_protocol::event::{Change, Event, FileChange, ToolStatus};
 use ukai_protocol::frame::PROTOCOL_VERSION;
 use ukai_protocol::job::{Cause, CauseKind, Limit, Outcome};
 use ukai_protocol::lease::{AnswerClass, Grant, LimitsSeen, Report, Timeouts, Wait, Wire};
@@ -76,6 +76,7 @@ fn a_record_of_one_turn() {
             output: "x".to_owned(),
             run_time_ms: 1501,
             wall_ms: 2001,
+            files_changed: vec![FileChange { path: "/w/a".to_owned(), change: Change::Modified }],
         },
         Event::Finished {
             outcome: Outcome::Ended(Cause::new(CauseKind::Limit(Limit::Steps), "25 of 25")),
@@ -84,7 +85,7 @@ fn a_record_of_one_turn() {
     ];
     check(
         &ToSupervisor::Record { attempt: 1, n: 0, events },
-        "00010004090102686d01026331045265616400117b2266696c655f70617468223a2261227d000164320700000000000000e03ffbdc05fbd0070a0263310452656164117b2266696c655f70617468223a2261227d010001000c0263310452656164000178fbdd05fbd10712010c6c696d697428737465707329083235206f6620323500",
+        "00010004090102686d01026331045265616400117b2266696c655f70617468223a2261227d000164320700000000000000e03ffbdc05fbd0070a0263310452656164117b2266696c655f70617468223a2261227d010001000c0263310452656164000178fbdd05fbd10701042f772f610112010c6c696d697428737465707329083235206f6620323500",
     );
 }
 

@@ -153,6 +153,7 @@ pub fn tool_context(home: &Home) -> tool::Context {
         outputs,
         mask: Default::default(),
         shells: Shells::none().into(),
+        seen: Default::default(),
     }
 }
 

@@ -31,3 +31,4 @@ mod server;
 mod storm;
 mod waits;
 mod wires;
+mod write;

@@ -19,6 +19,7 @@ use crate::permission::Permission;
 use crate::provider::classify::Failure;
 use crate::provider::wire::{Definition, Request};
 use crate::provider::{self, Answered, Progress};
+use crate::tool::seen::Seen;
 use crate::tool::shells::{About, Shells};
 use crate::tool::{self, registry};
 
@@ -41,6 +42,7 @@ pub struct Deps {
     pub outputs: PathBuf,
     pub mask: Arc<Mask>,
     pub shells: Arc<Shells>,
+    pub seen: Arc<Seen>,
     /// What system prompt aside every call carries besides the window, in tokens.
     pub tools_tokens: u64,
 }
@@ -72,15 +74,21 @@ impl Deps {
             outputs: welcome.outputs.clone(),
             mask,
             shells: Arc::new(Shells::new(host, about)),
+            seen: Arc::default(),
             tools_tokens,
         })
     }
 
     #[must_use]
     pub fn tool_context(&self, cancel: CancellationToken) -> tool::Context {
-        let Deps { permission, outputs, mask, shells, .. } = self;
-        let (permission, outputs) = (permission.clone(), outputs.clone());
-        tool::Context { permission, cancel, outputs, mask: mask.clone(), shells: shells.clone() }
+        tool::Context {
+            permission: self.permission.clone(),
+            cancel,
+            outputs: self.outputs.clone(),
+            mask: self.mask.clone(),
+            seen: self.seen.clone(),
+            shells: self.shells.clone(),
+        }
     }
 }
 

@@ -120,7 +120,7 @@ async fn what_it_says_is_redacted() {
     let body = r#"{"message":"no sk-hidden-1234","errors":{"embeds":{"0":{"title":{"_errors":[{"message":"x sk-hidden-1234"}]}}}}}"#;
     let (url, _) = server(&[&json_of(400, "", body), &json_of(404, "", r#"{"message":"sk-hidden-1234"}"#)]).await;
     let redactor = Redactor::new(vec![Secret::new("sk-hidden-1234".to_owned())]);
-    let mut discord = Discord::new(&url, None, redactor).expect("an address");
+    let mut discord = Discord::new(&url, None, redactor, false).expect("an address");
     let refused = "HTTP 400: no [secret]: embeds.0.title: x [secret]";
     assert_eq!(discord.deliver(&message()).await, Outcome::Dropped(refused.to_owned()));
     assert_eq!(discord.deliver(&message()).await, Outcome::Dead("HTTP 404: [secret]".to_owned()));
@@ -136,7 +136,7 @@ async fn a_delivery_that_is_given_up_says_what_the_last_try_came_to() {
     for (url, expected) in
         [(refused, "onnection refused"), (broken, "HTTP 500: ouch"), (limited, "it asks to wait for 60.0 s")]
     {
-        let mut discord = Discord::new(&url, None, Redactor::default()).expect("an address");
+        let mut discord = Discord::new(&url, None, Redactor::default(), false).expect("an address");
         let given_up = tokio::time::timeout(Duration::from_millis(500), discord.deliver(&message())).await;
         assert!(given_up.is_err());
         let trouble = discord.trouble().why().expect("it failed");

@@ -135,6 +135,12 @@ impl Permission {
         self.verdict(lists, &subject).verdict == policy::Verdict::Allow
     }
 
+    /// Whether `tool` may write this file, of which both the name and the place are known.
+    #[must_use]
+    pub fn write_allowed(&self, tool: &str, lexical: &Path, real: &Path) -> bool {
+        self.read_allowed(tool, lexical, real)
+    }
+
     /// Whether a deny rule speaks against showing this file, wherever it lies; a policy that did not load forbids all.
     #[must_use]
     pub fn forbids(&self, tool: &str, lexical: &Path, real: &Path) -> bool {
@@ -161,11 +167,11 @@ impl Permission {
         }
         if let Some(path) = subject.path
             && registry::is_built(tool)
-            && !self.places.hold(&path.real, path.is_dir)
+            && !self.places.hold(tool, &path.real, path.is_dir)
         {
             let why = format!(
-                "{shown} leads outside of what this job may read. It may read below {}.",
-                self.places.shown().join(", ")
+                "{shown} leads outside of what `{tool}` may be used on here: what lies below {}.",
+                self.places.shown(tool).join(", ")
             );
             return Judgement::deny(Source::Default, why);
         }

@@ -1,8 +1,9 @@
-//! The folders that paths and rules are relative to, and the roots that a job may read below.
+//! The folders that paths and rules are relative to, and the roots that a job may read or write below.
 //!
 //! Each is known by the name it was given and by where it really is, since a rule has to hold for both. Outside of
 //! workdir and outputs only the very paths that a `//` or `~/` allow rule names are inside: such a rule opens what it
-//! matches, not the folder around it.
+//! matches, not the folder around it. What may be written may be read, or it could not be changed with open eyes; what was
+//! put aside for reading (`outputs/`) is never written.
 
 #![allow(clippy::disallowed_methods, reason = "bound to real folders once, at the start")]
 
@@ -45,6 +46,11 @@ impl Place {
     }
 }
 
+/// Whether a tool changes the files that it is called for.
+fn is_writer(tool: &str) -> bool {
+    matches!(tool, "Edit" | "Write")
+}
+
 impl Places {
     pub(super) fn new(workdir: &Path, home: &Path, outputs: &Path) -> Self {
         Places { workdir: Place::new(workdir), home: Place::new(home), outputs: Place::new(outputs), named: Vec::new() }
@@ -57,7 +63,7 @@ impl Places {
             Anchor::Home => &self.home.lexical,
             Anchor::Base | Anchor::Workdir => return,
         };
-        if rule.governs("Read") || rule.governs("Glob") || rule.governs("Grep") {
+        if ["Read", "Glob", "Grep", "Edit", "Write"].iter().any(|tool| rule.governs(tool)) {
             let prefix = Place::new(&anchor.join(rule.literal_prefix()));
             self.named.push(Named { rule: rule.clone(), prefix });
         }
@@ -100,11 +106,12 @@ impl Places {
         [&self.workdir, &self.outputs].into_iter().chain(named).map(|place| place.real.as_path())
     }
 
-    /// The roots as a model should name them.
+    /// The roots of this tool as a model should name them.
     #[must_use]
-    pub fn shown(&self) -> Vec<String> {
-        let named = self.named.iter().map(|named| &named.prefix);
-        let places = [&self.workdir, &self.outputs].into_iter().chain(named);
+    pub fn shown(&self, tool: &str) -> Vec<String> {
+        let writes = is_writer(tool);
+        let named = self.named.iter().filter(|named| !writes || named.rule.governs(tool)).map(|named| &named.prefix);
+        let places = [&self.workdir].into_iter().chain((!writes).then_some(&self.outputs)).chain(named);
         places.map(|place| place.lexical.display().to_string()).collect()
     }
 
@@ -114,13 +121,25 @@ impl Places {
         real.strip_prefix(&self.workdir.real).unwrap_or(real)
     }
 
-    /// Whether this place, links followed, is inside the roots.
+    /// Whether this place, links followed, is inside the roots of this tool.
     #[must_use]
-    pub fn hold(&self, real: &Path, is_dir: bool) -> bool {
+    pub fn hold(&self, tool: &str, real: &Path, is_dir: bool) -> bool {
+        let writes = is_writer(tool);
+        // Such a rule has an anchor of its own; the base that is passed plays no part.
+        let names = |named: &Named| self.matches(&named.rule, &named.prefix, real, is_dir, RuleList::Allow);
+        if self.is_output(real) {
+            return !writes;
+        }
         real.starts_with(&self.workdir.real)
-            || real.starts_with(&self.outputs.real)
-            // Such a rule has an anchor of its own; the base that is passed plays no part.
-            || self.named.iter().any(|named| self.matches(&named.rule, &named.prefix, real, is_dir, RuleList::Allow))
+            || self.named.iter().any(|named| (!writes || named.rule.governs(tool)) && names(named))
+    }
+
+    /// Whether this tool may create a folder at this place, links followed: in the workdir, and where a rule's own words
+    /// lead, but none that leads there.
+    #[must_use]
+    pub fn may_create(&self, tool: &str, folder: &Path) -> bool {
+        let below = |named: &Named| named.rule.governs(tool) && folder.starts_with(&named.prefix.real);
+        !self.is_output(folder) && (folder.starts_with(&self.workdir.real) || self.named.iter().any(below))
     }
 
     /// Whether this place is in the job's own `outputs/`.

@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime};
 use futures_util::FutureExt as _;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio_util::sync::CancellationToken;
-use ukai_protocol::event::{Event, ToolStatus};
+use ukai_protocol::event::Event;
 use ukai_protocol::json::Json;
 use ukai_protocol::lease::Grant;
 use ukai_protocol::message::{Args, Call};
@@ -26,7 +26,7 @@ use crate::session::Outbox;
 use crate::threads::THREADS;
 use crate::tool::actor::{Job, ToolActor};
 use crate::tool::shells::Shells;
-use crate::tool::{self, registry};
+use crate::tool::{self, ToolOutput, registry};
 
 pub struct QueryLoop;
 
@@ -43,8 +43,7 @@ pub enum Message {
     },
     ToolDone {
         call: String,
-        status: ToolStatus,
-        output: String,
+        done: ToolOutput,
     },
     /// Nothing that a command left lives any more, so these may be told.
     CommandsEnded {
@@ -135,9 +134,9 @@ impl Actor for QueryLoop {
             }
             Message::Ruled { call, ruling } => state.machine.handle_ruling(&call, ruling, now),
             Message::Attempted { lease, result } => state.machine.handle_attempted(lease, *result, now),
-            Message::ToolDone { call, status, output } => {
+            Message::ToolDone { call, done } => {
                 state.outbox.progressed();
-                state.machine.handle_tool(&call, status, output, now);
+                state.machine.handle_tool(&call, done, now);
             }
             Message::CommandsEnded { n, events } => {
                 state.outbox.send(ToSupervisor::Record { attempt: state.attempt, n, events })?;

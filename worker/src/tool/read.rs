@@ -7,6 +7,7 @@ use std::io::{self, BufRead, BufReader, Read as _};
 
 use ukai_protocol::json::Json;
 
+use super::look::look;
 use super::open::{OpenError, open_file};
 use super::output::clean;
 use super::target::target;
@@ -47,7 +48,11 @@ pub fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
     if !context.permission.read_allowed("Read", &resolved.lexical, &resolved.real) {
         return Err(Stopped::Denied(format!("Read {named}: the policy of this job forbids it. Go on without it.")));
     }
-    page(file, size, named, offset, limit, context)
+    // Looked at before it is shown: what changes in between was then seen as it no longer is, and has to be read again.
+    let look = look(&file, context).map_err(|error| error.stopped("Read", named))?;
+    let shown = page(file, size, named, offset, limit, context)?;
+    context.seen.note(&resolved.real, look);
+    Ok(shown)
 }
 
 /// `size` is how much there was when the file was opened.

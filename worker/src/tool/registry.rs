@@ -25,10 +25,10 @@ pub struct Flags {
 }
 
 /// The tools that can be run, sorted.
-const BUILT: [&str; 6] = ["Bash", "BashOutput", "Glob", "Grep", "KillShell", "Read"];
+const BUILT: [&str; 8] = ["Bash", "BashOutput", "Edit", "Glob", "Grep", "KillShell", "Read", "Write"];
 
 /// Names of the vocabulary (spec §7) that rules may speak of, and that no model is offered yet.
-const NAMED: [&str; 4] = ["Agent", "Edit", "Note", "Write"];
+const NAMED: [&str; 2] = ["Agent", "Note"];
 
 /// How many nearest names an unknown one is answered with.
 const NEAREST_MAX: usize = 3;
@@ -53,6 +53,10 @@ pub fn flags(tool: &str, _input: &Json) -> Option<Flags> {
         // What was told once is not told again.
         "BashOutput" => Some(Flags { read_only: true, ..Flags::default() }),
         "KillShell" => Some(Flags { idempotent: true, destructive: true, ..Flags::default() }),
+        // What it replaces is gone, and the same again leaves the same.
+        "Write" => Some(Flags { idempotent: true, destructive: true, ..Flags::default() }),
+        // It takes away what it names and no more; again, it may find nothing, or what it put there itself.
+        "Edit" => Some(Flags::default()),
         _ if is_built(tool) => {
             Some(Flags { read_only: true, concurrency_safe: true, idempotent: true, ..Flags::default() })
         }
@@ -95,6 +99,17 @@ fn define(name: &'static str) -> Definition {
              `filter` keeps only the lines that match a regular expression; the others are gone all the same."
         }
         "KillShell" => "Ends a command in the background, with all that it started.",
+        "Write" => {
+            "Writes a text file: creates it, with the folders that it needs, or replaces all of its contents. A file that \
+             exists must have been read here before, and not have changed since. Its mode and line ends are kept. To \
+             change a part of a file, use Edit."
+        }
+        "Edit" => {
+            "Replaces `old_string` by `new_string` in a text file that has been read here before. `old_string` must be \
+             the text exactly as it stands in the file, blanks included and without the line numbers of Read, and stand \
+             there once; with `replace_all` every occurrence is replaced. An empty `old_string` creates a file. Returns \
+             the lines around the change."
+        }
         "Glob" => {
             "Lists the files whose path matches a glob pattern, sorted, relative to the working folder. `*` stays within \
              a folder, `**/` crosses folders, `{a,b}` is a choice: `**/*.rs`. Hidden files are listed; `.git` and what \
@@ -159,6 +174,16 @@ const BASH_OUTPUT: &[Parameter] = &[
     may("filter", Kind::Text, "Return only the lines that match this regular expression"),
 ];
 const KILL_SHELL: &[Parameter] = &[must("shell_id", Kind::Text, "The id that Bash returned")];
+const WRITE: &[Parameter] = &[
+    must("file_path", Kind::Text, "The file, absolute or relative to the working folder"),
+    must("content", Kind::Text, "All that the file is to hold"),
+];
+const EDIT: &[Parameter] = &[
+    must("file_path", Kind::Text, "The file, absolute or relative to the working folder"),
+    must("old_string", Kind::Text, "The text to replace"),
+    must("new_string", Kind::Text, "The text to put in its place"),
+    may("replace_all", Kind::Flag, "Replace every occurrence"),
+];
 const GLOB: &[Parameter] = &[
     must("pattern", Kind::Text, "The glob pattern, relative to `path`"),
     may("path", Kind::Text, "The folder to look in; the working folder if absent"),
@@ -178,6 +203,8 @@ fn parameters(tool: &str) -> &'static [Parameter] {
         "Bash" => BASH,
         "BashOutput" => BASH_OUTPUT,
         "KillShell" => KILL_SHELL,
+        "Write" => WRITE,
+        "Edit" => EDIT,
         "Glob" => GLOB,
         "Grep" => GREP,
         _ => &[],
@@ -264,24 +291,26 @@ mod tests {
         let text = || format!("{:?}", definitions(|_| false));
         assert_eq!(text(), text());
         let names: Vec<String> = definitions(|_| false).into_iter().map(|definition| definition.name).collect();
-        assert_eq!(names, ["Bash", "BashOutput", "Glob", "Grep", "KillShell", "Read"]);
-        assert_eq!(definitions(|name| name == "Grep").len(), 5);
+        assert_eq!(names, ["Bash", "BashOutput", "Edit", "Glob", "Grep", "KillShell", "Read", "Write"]);
+        assert_eq!(definitions(|name| name == "Grep").len(), 7);
     }
 
     #[test]
     fn the_schema_names_the_keys_that_hooks_expect() {
-        for (at, keys) in [
-            (0, &["command", "description", "run_in_background", "timeout"][..]),
-            (1, &["bash_id", "filter"]),
-            (2, &["path", "pattern"]),
-            (3, &["-i", "glob", "multiline", "output_mode", "path", "pattern"]),
-            (4, &["shell_id"]),
-            (5, &["file_path", "limit", "offset"]),
+        for (tool, keys) in [
+            ("Bash", &["command", "description", "run_in_background", "timeout"][..]),
+            ("BashOutput", &["bash_id", "filter"]),
+            ("Edit", &["file_path", "new_string", "old_string", "replace_all"]),
+            ("Glob", &["path", "pattern"]),
+            ("Grep", &["-i", "glob", "multiline", "output_mode", "path", "pattern"]),
+            ("KillShell", &["shell_id"]),
+            ("Read", &["file_path", "limit", "offset"]),
+            ("Write", &["content", "file_path"]),
         ] {
-            let schema = definitions(|_| false).remove(at).schema;
+            let schema = define(tool).schema;
             let mut found: Vec<String> = schema["properties"].as_object().expect("an object").keys().cloned().collect();
             found.sort();
-            assert_eq!(found, keys);
+            assert_eq!(found, keys, "{tool}");
         }
     }
 
@@ -305,6 +334,13 @@ mod tests {
                 None,
             ),
             ("Glob", r#"{"path":"x"}"#, Some("`pattern` is missing")),
+            ("Write", r#"{"file_path":"a"}"#, Some("`content` is missing")),
+            ("Write", r#"{"file_path":"a","content":"a\u0000b"}"#, Some("NUL")),
+            ("Write", r#"{"file_path":"","content":""}"#, Some("`file_path` is empty")),
+            ("Write", r#"{"file_path":"a","content":""}"#, None),
+            ("Edit", r#"{"file_path":"a","old_string":"x"}"#, Some("`new_string` is missing")),
+            ("Edit", r#"{"file_path":"a","old_string":"","new_string":"x","replace_all":1}"#, Some("true or false")),
+            ("Edit", r#"{"file_path":"a","old_string":"","new_string":"","replace_all":true}"#, None),
         ] {
             let found = validate(tool, &object(input));
             match fault {
@@ -327,6 +363,8 @@ mod tests {
         assert!(flags("Read", &input).is_some_and(|flags| flags.read_only && flags.concurrency_safe));
         assert!(flags("Bash", &input).is_some_and(|flags| !flags.read_only && flags.cancels_siblings));
         assert_eq!(flags("Agent", &input), None);
+        let write = Flags { idempotent: true, destructive: true, ..Flags::default() };
+        assert_eq!((flags("Write", &input), flags("Edit", &input)), (Some(write), Some(Flags::default())));
         assert!(is_known("Bash") && !is_known("Foo"));
     }
 }

@@ -213,6 +213,7 @@ fn answers(folded: &RunState) -> Vec<Event> {
             output,
             run_time_ms: used.run_time_ms,
             wall_ms: used.wall_ms,
+            files_changed: Vec::new(),
         })
     };
     open.filter_map(answer).collect()
