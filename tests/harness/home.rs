@@ -143,6 +143,17 @@ impl Home {
         self.events(id).iter().filter(|record| record["event"] == event).count()
     }
 
+    /// Those of [`Home::processes`] that are workers: each has a tool host below it.
+    #[must_use]
+    pub fn workers(&self) -> Vec<u32> {
+        let all = self.processes();
+        let parent = |pid: &u32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse::<u32>().ok()
+        };
+        all.iter().filter(|pid| parent(pid).is_some_and(|parent| !all.contains(&parent))).copied().collect()
+    }
+
     /// Live processes of this home: every one whose command line or environment names it.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {

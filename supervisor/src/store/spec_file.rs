@@ -79,6 +79,12 @@ mod tests {
     }
 
     #[test]
+    fn a_job_of_before_there_were_commands_loads_for_ever() {
+        let second = include_bytes!("../../testdata/job.second.json");
+        assert_eq!(decode(second), Ok(spec()));
+    }
+
+    #[test]
     fn a_weakened_deny_rule_does_not_pass() {
         let temp = tempfile::tempdir().expect("temp");
         let path = temp.path().join("job.json");

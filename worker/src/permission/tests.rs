@@ -330,7 +330,7 @@ fn folders_are_created_where_a_rule_leads_and_none_that_leads_there() {
 fn the_first_list_that_matches_decides() {
     let world = World::new();
     let policy = world.rules(
-        &["Read(src/**)", "Read(~/notes/*.md)", "Grep(/r.txt)", "Bash", "Bash(ls:*)", "mcp__s__*"],
+        &["Read(src/**)", "Read(~/notes/*.md)", "Grep(/r.txt)", "Agent", "Bash(ls:*)", "mcp__s__*"],
         &["Read(src/lib.rs)", "mcp__s__write"],
         &["Read(src/.env.d/**)", "mcp__evil"],
     );
@@ -355,7 +355,7 @@ fn the_first_list_that_matches_decides() {
         check(&permission, tool, path, expected);
     }
     for (tool, expected) in [
-        ("Bash", "default"),
+        ("Agent", "default"),
         ("mcp__s__read", "allow mcp__s__*"),
         ("mcp__s__write", "no_one"),
         ("mcp__s2__read", "no_one"),
