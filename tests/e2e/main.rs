@@ -13,6 +13,7 @@ mod counts;
 mod crash;
 mod demo;
 mod desktop;
+mod hands;
 mod keys;
 mod limits;
 mod notify;

@@ -8,6 +8,7 @@
 //! There is no handler here that waits: a call of a command blocks its own thread, on its own socket.
 
 pub mod fork;
+mod launch;
 mod packet;
 mod serve;
 mod spawn;

@@ -48,41 +48,41 @@ pub struct Held {
     pub missing: Vec<String>,
 }
 
-/// Confines this process and all that it will start. With namespaces, it is their init already.
-pub fn enter(confine: &Confine, namespaces: Result<(), String>) -> io::Result<Held> {
-    let mut missing = Vec::new();
-    let has_namespaces = match namespaces {
-        Ok(()) => {
-            mounts::arrange(confine, &mut missing)?;
-            if confine.network == Network::Loopback {
-                namespaces::raise_loopback()?;
-            }
-            true
-        }
-        Err(why) => {
-            missing.push(format!("namespaces: {why}"));
-            false
-        }
-    };
+/// What will hold, before anything is entered; the error says why nothing may be started.
+pub fn check(confine: &Confine, namespaces: &Result<(), String>) -> io::Result<Held> {
     let landlock_abi = landlock_abi();
-    if !has_namespaces {
+    let mut missing = Vec::new();
+    if let Err(why) = namespaces {
+        missing.push(format!("namespaces: {why}"));
         if landlock_abi < LANDLOCK_ABI_MIN {
             return Err(io::Error::other(cannot(landlock_abi, &missing)));
         }
         if let Some(path) = confine.hide.iter().chain(&confine.protect).next() {
-            missing.push(format!("{} and its like inside the workdir can be written to by commands", path.display()));
+            missing.push(format!("{} and its like inside the workdir are open to commands", path.display()));
         }
         if confine.network == Network::Loopback {
-            return Err(io::Error::other(
-                "a loopback of its own needs a network namespace, which this kernel does not grant",
-            ));
+            let why = "a loopback of its own needs a network namespace, which this kernel does not grant";
+            return Err(io::Error::other(why));
         }
     }
+    Ok(Held { namespaces: namespaces.is_ok(), landlock_abi, missing })
+}
+
+/// For the init of new namespaces: what a command will see of the machine.
+pub fn arrange(confine: &Confine, missing: &mut Vec<String>) -> io::Result<()> {
+    mounts::arrange(confine, missing)?;
+    if confine.network == Network::Loopback {
+        namespaces::raise_loopback()?;
+    }
+    Ok(())
+}
+
+/// Confines this process and all that it will start, for good.
+pub fn confine(confine: &Confine, has_namespaces: bool, missing: &mut Vec<String>) -> io::Result<()> {
     limits::set()?;
     privileges::give_up()?;
-    files::restrict(confine, landlock_abi, has_namespaces, &mut missing)?;
-    syscalls::forbid(confine.network)?;
-    Ok(Held { namespaces: has_namespaces, landlock_abi, missing })
+    files::restrict(confine, landlock_abi(), has_namespaces, missing)?;
+    syscalls::forbid(confine.network)
 }
 
 /// Why nothing can be started on this machine, and what to do.

@@ -16,11 +16,11 @@ use rustix::process::{WaitOptions, wait, waitpid};
 use ukai_protocol::process_tree;
 
 use super::fork::{self, Fork};
+use super::launch::Launch;
 use super::packet;
-use super::spawn;
 use super::tree::{self, MARK};
 use super::words::{Exit, Kill, Order, Start, Word};
-use crate::sandbox::{self, Confine, Namespaces};
+use crate::sandbox::{self, Confine, Held, Namespaces};
 
 /// Between two looks at a tree that is being ended.
 const ROUND: Duration = Duration::from_millis(5);
@@ -28,6 +28,7 @@ const ROUND: Duration = Duration::from_millis(5);
 struct Host {
     line: OwnedFd,
     children: SignalFd,
+    launch: Launch,
     me: u32,
     calls: Vec<Call>,
     /// Who waits for the end of everything.
@@ -71,33 +72,32 @@ pub fn serve(line: OwnedFd) -> io::Result<()> {
             Fork::Child => rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?,
         }
     }
-    let entered = match confine {
-        None => Ok(sandbox::Held::default()),
-        Some(confine) => enter(&confine, namespaces.unwrap_or_else(|| Err("not wanted".to_owned()))),
-    };
-    let word = match entered {
-        Ok(held) => Word::Entered(held),
-        Err(error) => {
-            packet::send(&answers, &Word::Refused { why: error.to_string() }, &[])?;
-            return Ok(());
-        }
+    let (held, launch) = match confine.map(|confine| enter(confine, namespaces.unwrap_or(Ok(())))).transpose() {
+        Ok(entered) => entered.unwrap_or((Held::default(), Launch::Inherited)),
+        Err(error) => return packet::send(&answers, &Word::Refused { why: error.to_string() }, &[]),
     };
     let mut only_children = SigSet::empty();
     only_children.add(Signal::SIGCHLD);
     only_children.thread_block()?;
     let children = SignalFd::with_flags(&only_children, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     process_tree::adopt_orphans()?;
-    packet::send(&answers, &word, &[])?;
+    packet::send(&answers, &Word::Entered(held), &[])?;
     drop(answers);
     let me = std::process::id();
-    let mut host = Host { line, children, me, calls: Vec::new(), ending_all: Vec::new(), buffer };
+    let mut host = Host { line, children, launch, me, calls: Vec::new(), ending_all: Vec::new(), buffer };
     let served = host.run();
     host.end_of_line();
     served
 }
 
-fn enter(confine: &Confine, namespaces: Result<(), String>) -> io::Result<sandbox::Held> {
-    sandbox::enter(confine, namespaces)
+fn enter(confine: Confine, namespaces: Result<(), String>) -> io::Result<(Held, Launch)> {
+    let mut held = sandbox::check(&confine, &namespaces)?;
+    if !held.namespaces {
+        return Ok((held, Launch::Each(confine)));
+    }
+    sandbox::arrange(&confine, &mut held.missing)?;
+    sandbox::confine(&confine, true, &mut held.missing)?;
+    Ok((held, Launch::Inherited))
 }
 
 fn wait_for(init: u32) -> io::Result<()> {
@@ -165,7 +165,7 @@ impl Host {
 
     fn start(&mut self, start: &Start, output: &OwnedFd, answers: OwnedFd) {
         let mark = start.env.iter().find(|(name, _)| name == MARK).map(|(_, value)| value.clone()).unwrap_or_default();
-        match spawn::spawn(start, output.as_fd()) {
+        match self.launch.start(start, output.as_fd()) {
             Ok(shell) => self.calls.push(Call { shell, mark, answers, has_exited: false, ending: None }),
             Err(error) => {
                 let why = format!("{} in {}: {error}", start.program.display(), start.workdir.display());
