@@ -27,7 +27,7 @@ use crate::listener;
 use crate::pool::actor::Pool;
 use crate::pool::commands_env::CommandsEnv;
 use crate::pool::reaper::Family;
-use crate::pool::spawn;
+use crate::pool::{spawn, stray};
 use crate::publish::Publisher;
 use crate::settings::{Notify, Provider, Settings};
 use crate::store::batch_file::{self, BatchFile};
@@ -89,6 +89,9 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     });
     let Held { lock, recovered, batches, routes, told, capabilities, server_log, owed } = held.await??;
     process_tree::adopt_orphans().map_err(StartError::Subreaper)?;
+    let jobs = recovered.iter().map(|run| run.id.clone()).collect();
+    let workers: Vec<_> = recovered.iter().filter_map(|run| run.progress.process.clone()).collect();
+    tokio::task::spawn_blocking(move || stray::end_strays(&jobs, &workers)).await?;
     let family = Family::found();
     let socket = settings.socket.clone();
     let listener = Listener::bind(&socket).map_err(|error| StartError::Socket { path: socket.clone(), error })?;

@@ -247,6 +247,52 @@ fn a_command_reaches_nothing_that_is_not_the_jobs() {
     }
 }
 
+#[test]
+fn a_kernel_that_can_confine_nothing_starts_no_job_unless_that_is_said() {
+    for (policy, tools, starts) in
+        [("", "", false), ("sandbox: off\n", "", true), ("", "[tools]\ndisable = [\"Bash\"]\n", true)]
+    {
+        let mut home = Home::new();
+        let script = Script::serve(home.path(), &script(&["echo ran"], 5_000));
+        home.configure(&format!("{tools}{}", lab(&script, "openai")));
+        let file = home.path().join("policy.yaml");
+        std::fs::write(&file, format!("version: 1\n{policy}rules:\n  allow: [Read, Bash]\n")).expect("a policy");
+        home.on_an_old_kernel(false);
+        let (code, result) =
+            home.ukai_json(&["run", "go", "--policy", file.to_str().expect("text"), "--output", "json"]);
+        assert_eq!(code, i32::from(!starts), "{policy}{tools}: {result}");
+        if !starts {
+            let cause = &result["cause"];
+            assert_eq!(cause["kind"], "policy_error", "{result}");
+            let detail = cause["detail"].as_str().unwrap_or_default();
+            assert!(detail.contains("Landlock ABI 0") && detail.contains("`sandbox: off`"), "{detail}");
+            assert_eq!(script.requests(), 0, "nothing was asked");
+        }
+    }
+}
+
+#[test]
+fn what_all_left_behind_when_they_died_together_is_ended_by_the_next_start() {
+    let sleep = "sleep\039431";
+    let (home, _script) =
+        home(As::WithoutNamespaces, &script(&["(setsid sleep 39431 &) >/dev/null 2>&1; sleep 39431"], 60_000));
+    let mut run = home.command(&RUN).env("LAB_KEY", KEY).spawn().expect("ukai runs");
+    wait::until("the command to run", || lives(sleep).then_some(()));
+    // Stopped first, so that none sees the other die.
+    let all: Vec<u32> = home.processes().into_iter().chain([run.id()]).collect();
+    for signal in [nix::sys::signal::SIGSTOP, nix::sys::signal::SIGKILL] {
+        for pid in &all {
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), signal).expect("signalled");
+        }
+    }
+    run.wait().expect("gone");
+    assert!(lives(sleep), "they go on with nobody above them");
+    let started = Instant::now();
+    let _server = home.serve();
+    wait::until("the commands to be gone", || (!lives(sleep)).then_some(()));
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+}
+
 fn check_no_key(folder: &Path) {
     for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
         let path = entry.path();

@@ -65,6 +65,14 @@ impl Home {
         self.through = ["unshare", "--user", "--map-root-user", "sh", "-c", shell, "sh"].map(str::to_owned).to_vec();
     }
 
+    /// From now on `ukai` runs on a kernel without Landlock, and perhaps without namespaces.
+    pub fn on_an_old_kernel(&mut self, has_namespaces: bool) {
+        self.through = vec![crate::binary("old-kernel").display().to_string()];
+        if !has_namespaces {
+            self.through.push("--without-namespaces".to_owned());
+        }
+    }
+
     /// With one provider, `lab`, that plays `script`.
     #[must_use]
     pub fn with_script(toml: &str) -> (Home, Script) {

@@ -22,6 +22,7 @@ use crate::{EX_USAGE, USAGE, context, fail};
 /// `sysexits.h`: a fault in ukai itself, or ends that do not fit: not to be retried.
 const EX_SOFTWARE: u8 = 70;
 const EX_PROTOCOL: u8 = 76;
+const EX_CONFIG: u8 = 78;
 /// The supervisor is gone; the next one starts the job again.
 const EX_ORPHANED: u8 = 1;
 /// The token is 64 hex digits and a newline.
@@ -56,12 +57,15 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
             fail(EX_ORPHANED, &error.to_string())
         }
         Err(End::Session(error)) => fail(EX_PROTOCOL, &error.to_string()),
+        Err(End::Unconfined(why)) => fail(EX_CONFIG, &why),
         Err(End::Fault(why)) => fail(EX_SOFTWARE, &format!("a fault in ukai: {why}")),
     }
 }
 
 enum End {
     Session(SessionError),
+    /// Its commands cannot be confined, and its policy wants them to be.
+    Unconfined(String),
     Fault(String),
 }
 
@@ -71,6 +75,9 @@ async fn carry(identity: Identity, host: Host, shells: &mut Option<Arc<Shells>>)
     let fault = |error: &dyn std::fmt::Display| End::Fault(error.to_string());
     let deps = Arc::new(Deps::new(&welcome, host).map_err(|error| fault(&error))?);
     *shells = Some(deps.shells.clone());
+    if !deps.permission.hides("Bash") {
+        deps.shells.check().map_err(End::Unconfined)?;
+    }
     let mut prompt =
         state.system.clone().unwrap_or_else(|| context::project::system_prompt(&welcome.spec, &deps.permission));
     deps.mask.mask(&mut prompt);

@@ -8,3 +8,4 @@ pub mod reaper;
 mod silence;
 pub mod spawn;
 pub(crate) mod stderr;
+pub mod stray;

@@ -18,7 +18,7 @@ use super::background::Background;
 use crate::host::words::Start;
 use crate::host::{Host, Running, tree};
 use crate::permission::Permission;
-use crate::sandbox::Held;
+use crate::sandbox::{self, Held};
 
 /// Commands in the background at a time: each has a thread that listens to it.
 pub const BACKGROUND_MAX: usize = 8;
@@ -85,6 +85,15 @@ impl Shells {
         let workdir = about.permission.places().real_workdir().to_owned();
         host.start(Start { program: bash.to_owned(), args, env, workdir })
             .map_err(|error| format!("the command could not be started: {error}"))
+    }
+
+    /// Whether commands can be confined at all. Costs nothing where Landlock alone suffices: then nothing is entered yet.
+    pub fn check(&self) -> Result<(), String> {
+        let Some((_, about)) = &self.host else { return Ok(()) };
+        if !about.spec.policy.sandbox.on || sandbox::landlock_abi() >= sandbox::LANDLOCK_ABI_MIN {
+            return Ok(());
+        }
+        self.enter().map(drop)
     }
 
     /// Has the host confine itself, at the first command. What then holds, or why no command will ever start.
