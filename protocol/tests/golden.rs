@@ -12,6 +12,7 @@ use ukai_protocol::message::{Args, Call, Stop, Usage};
 use ukai_protocol::policy::{Judgement, Source};
 use ukai_protocol::probe::{Observation, ProbeAnswer, ProbeKind, ProbeRequest, Seen, Shape};
 use ukai_protocol::secret::Secret;
+use ukai_protocol::secret::fingerprint::Fingerprints;
 use ukai_protocol::session::{Hello, ToSupervisor, ToWorker};
 
 fn hex(bytes: &[u8]) -> String {
@@ -123,8 +124,8 @@ fn a_probe() {
     };
     let kind = ProbeKind::Health(Shape { tools: true, output_tokens: 16, input_bytes: 300 });
     check(
-        &ProbeRequest { grant, kind, deadline_ms: 30_000 },
-        "0903036c6162036c6162010175016d01016bfb1027fce0930400fb60eafbe8036400000110fb2c01fb3075",
+        &ProbeRequest { grant, kind, deadline_ms: 30_000, secrets: Fingerprints::default() },
+        "0903036c6162036c6162010175016d01016bfb1027fce0930400fb60eafbe8036400000110fb2c01fb3075000000000000000000000000000000000000000000000000000000000000000000",
     );
     let report = Report { lease: 9, generation: 3, class: AnswerClass::Success, ..Report::default() };
     let observations = vec![

@@ -18,7 +18,6 @@ use ukai_protocol::connection::Listener;
 use ukai_protocol::control::SinkRow;
 use ukai_protocol::disk;
 use ukai_protocol::process_tree;
-use ukai_protocol::secret::fingerprint::Fingerprints;
 
 use crate::actor::{Arguments, Idle, Msg, Supervisor};
 use crate::batch;
@@ -42,8 +41,6 @@ use crate::store::{self, Appended, Lock, Recovered, Reply, StateDir, StoreError,
 
 /// Between two looks for orphans that came to us while nothing else made us look.
 const REAP_EVERY: Duration = Duration::from_secs(5);
-/// A variable that holds less may hold a word, which would be missing from every text that jobs read and write.
-const RECORDED_SECRET_BYTES_MIN: usize = 12;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -124,7 +121,7 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     };
     let notifier = Notifier::start(setup(&settings, &state, owed, lost)).await?;
     let (store, _) = store::start(state, published, None).await?;
-    let secrets = Arc::new(fingerprints(&settings));
+    let secrets = Arc::new(settings.fingerprints());
     let keys = settings.providers.iter().filter_map(|provider| provider.key.clone());
     let commands_env = Arc::new(CommandsEnv::new(keys.chain(settings.notify.discord.clone()).collect()));
     let (settings, publisher_of) = (Arc::new(settings), publisher.clone());
@@ -186,15 +183,6 @@ fn take_hold(state: &StateDir, providers: &[Provider]) -> Result<Held, StartErro
     };
     let owed = owed::alerts(state, &recovered, &server.recent, account_of, since);
     Ok(Held { lock, recovered, batches, routes, told, capabilities, server_log: server.log, owed })
-}
-
-/// What no worker may record: the providers' keys, the webhook, and what looks secret in the environment and is too long to
-/// be a word.
-fn fingerprints(settings: &Settings) -> Fingerprints {
-    let keys = settings.providers.iter().filter_map(|provider| provider.key.as_ref());
-    let Notify { discord, secrets, .. } = &settings.notify;
-    let of_environment = secrets.iter().filter(|secret| secret.expose().len() >= RECORDED_SECRET_BYTES_MIN);
-    Fingerprints::of(rand::random(), keys.chain(discord).chain(of_environment))
 }
 
 fn setup(settings: &Settings, state: &StateDir, owed: Vec<Alert>, lost: Lost) -> Setup {

@@ -237,6 +237,18 @@ fn a_model_or_a_file_that_knows_a_secret_puts_it_into_no_record() {
     let outputs = std::fs::read_dir(home.state_dir().join("runs").join(id).join("outputs")).expect("outputs");
     let kept = std::fs::read_to_string(outputs.flatten().next().expect("a file").path()).expect("text");
     assert!(kept.contains("[secret] and more"), "{kept}");
+    // A line that is cut gives no beginning of one away, nor does a stream of one word.
+    let home = Home::new();
+    home.file("cut.txt", &format!("{}{KEY}tail\n", "z".repeat(1_980)));
+    let word = format!("{}{KEY}", "w".repeat(401)).repeat(60);
+    let look = "[[rule]]\nwhen.step = 1\nreply.calls = [{ tool = \"Read\", args = { file_path = \"cut.txt\" } }]\n";
+    let script_of_words = Script::serve(home.path(), &format!("{look}[[rule]]\nreply.text = \"{word}\"\n"));
+    home.configure(&format!("{}api_key_env = \"LAB_KEY\"\n", lab(&script_of_words, "openai")));
+    let output = told(&home, &receiver, &["run", "look", "--output", "stream-json"]).output().expect("ukai runs");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let beginning = &KEY[..12];
+    assert!(!String::from_utf8_lossy(&output.stdout).contains(beginning), "{output:?}");
+    check_no_secret(&home.state_dir(), &[beginning]);
     // What the model was sent is what stands in the log.
     let last = script.arrivals().pop().expect("a request").to_string();
     secrets.iter().for_each(|secret| assert!(!last.contains(secret), "{secret} in {last}"));

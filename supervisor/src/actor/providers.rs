@@ -126,7 +126,7 @@ impl State {
         }
         let granted = grants(&mut self.router, ids, now);
         let (program, family) = (self.pool.settings.worker_program.clone(), self.pool.family);
-        let myself = self.myself.clone();
+        let (myself, secrets) = (self.myself.clone(), self.pool.secrets.clone());
         tokio::spawn(async move {
             let heard = |one: &Examination| {
                 if let Some(lease) = one.lease {
@@ -134,7 +134,7 @@ impl State {
                     let _ = myself.cast(Msg::ExaminedOne { lease, report: one.report().cloned() });
                 }
             };
-            let examined = examine::ask(program, family, granted, heard).await;
+            let examined = examine::ask(program, family, granted, &secrets, heard).await;
             // Without its supervisor the answer is for nobody.
             let _ = myself.cast(Msg::Examined { examined, answer });
         });

@@ -6,6 +6,7 @@
 use std::io::{self, BufRead, BufReader, Read as _};
 
 use ukai_protocol::json::Json;
+use ukai_protocol::secret::fingerprint::{Mask, SECRET_BYTES_MAX};
 
 use super::look::look;
 use super::open::{OpenError, open_file};
@@ -88,7 +89,7 @@ pub(super) fn page(
         if number < offset {
             continue;
         }
-        let shown_line = format!("{number:>6}\t{}\n", line.text());
+        let shown_line = format!("{number:>6}\t{}\n", line.text(&context.mask));
         let chars = shown_line.chars().count();
         if shown == limit || out_chars + chars > READ_CHARS_MAX {
             out.push_str(&format!("[There is more: go on with offset {number}.]\n"));
@@ -112,8 +113,8 @@ struct Line {
 }
 
 impl Line {
-    /// A character has at most four bytes.
-    const KEPT_BYTES_MAX: usize = 4 * (READ_LINE_CHARS_MAX + 1);
+    /// A character has at most four bytes; a secret that would be cut is still to be seen whole.
+    const KEPT_BYTES_MAX: usize = 4 * (READ_LINE_CHARS_MAX + 1) + SECRET_BYTES_MAX;
 
     /// Takes the next line; false at the end of the file.
     fn read(
@@ -149,14 +150,14 @@ impl Line {
         }
     }
 
-    fn text(&self) -> String {
+    fn text(&self, mask: &Mask) -> String {
         let whole = self.kept.len() as u64 == self.bytes;
         let mut bytes = self.kept.as_slice();
         if whole {
             bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
             bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         }
-        let text = clean(bytes);
+        let text = mask.masked(&clean(bytes)).into_owned();
         match text.char_indices().nth(READ_LINE_CHARS_MAX) {
             None => text,
             Some((at, _)) => {

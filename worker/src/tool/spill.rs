@@ -42,6 +42,12 @@ impl<'a> Sink<'a> {
         Sink { tool, outputs, mask, pieces, capped, kept: Kept::Memory(String::new()) }
     }
 
+    /// For who cuts text before it is pushed.
+    #[must_use]
+    pub fn mask(&self) -> &'a Mask {
+        self.mask
+    }
+
     /// Takes clean text.
     pub fn push(&mut self, text: &str) {
         let masked = self.pieces.push(self.mask, text);

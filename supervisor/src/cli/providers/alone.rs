@@ -95,6 +95,7 @@ impl<'a> Held<'a> {
         }
         let granted = providers::grants(&mut self.router, ids, Instant::now());
         let program = self.settings.worker_program.clone();
+        let secrets = self.settings.fingerprints();
         let context = self.context;
         let (held, failed) = (RefCell::new(self), RefCell::new(None));
         let heard = |one: &Examination| {
@@ -103,7 +104,7 @@ impl<'a> Held<'a> {
                 failed.replace(Some(failure));
             }
         };
-        let examined = examine::ask(program, Family::found(), granted, heard).await;
+        let examined = examine::ask(program, Family::found(), granted, &secrets, heard).await;
         if let Some(failure) = failed.into_inner() {
             return Err(failure);
         }
