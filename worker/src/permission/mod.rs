@@ -7,9 +7,16 @@
 
 #![deny(clippy::disallowed_methods)]
 
+mod bash;
+mod classifier;
+pub mod command;
+mod disk;
+mod operand;
+mod options;
 pub mod path;
 pub mod places;
 pub mod rule;
+mod shell;
 
 use std::path::Path;
 
@@ -18,6 +25,7 @@ use ukai_protocol::json::Json;
 use ukai_protocol::policy::{self, Judgement, Policy, RuleList, Source};
 
 use crate::tool::registry;
+use command::Hit;
 use path::{Resolved, resolve};
 use places::{Place, Places};
 use rule::Rule;
@@ -48,7 +56,6 @@ struct Listed {
 struct Subject<'a> {
     tool: &'a str,
     path: Option<&'a Resolved>,
-    command: Option<&'a str>,
 }
 
 impl Permission {
@@ -122,7 +129,10 @@ impl Permission {
             },
         };
         let command = input.0.get("command").and_then(Value::as_str).filter(|_| tool == "Bash");
-        self.verdict(lists, &Subject { tool, path: named.as_ref(), command })
+        if let Some(text) = command {
+            return self.command_verdict(lists, text);
+        }
+        self.verdict(lists, &Subject { tool, path: named.as_ref() })
     }
 
     /// Whether `tool` may show what is in this regular file, of which both the name and the place are known.
@@ -130,7 +140,7 @@ impl Permission {
     pub fn read_allowed(&self, tool: &str, lexical: &Path, real: &Path) -> bool {
         let resolved = Resolved { lexical: lexical.to_owned(), real: real.to_owned(), is_dir: false };
         let Ok(lists) = &self.rules else { return false };
-        let subject = Subject { tool, path: Some(&resolved), command: None };
+        let subject = Subject { tool, path: Some(&resolved) };
         self.verdict(lists, &subject).verdict == policy::Verdict::Allow
     }
 
@@ -138,9 +148,19 @@ impl Permission {
     #[must_use]
     pub fn forbids(&self, tool: &str, lexical: &Path, real: &Path) -> bool {
         let resolved = Resolved { lexical: lexical.to_owned(), real: real.to_owned(), is_dir: false };
-        let subject = Subject { tool, path: Some(&resolved), command: None };
+        let subject = Subject { tool, path: Some(&resolved) };
         let Ok(lists) = &self.rules else { return true };
         lists.deny.iter().any(|listed| self.matches(listed, &subject, RuleList::Deny))
+    }
+
+    /// The verdict on a command line, as long as there is a tool that runs it.
+    fn command_verdict(&self, lists: &Lists, text: &str) -> Judgement {
+        let judgement = self.judge_command(lists, &self.read_command(text));
+        if judgement.verdict == policy::Verdict::Allow && !registry::is_built("Bash") {
+            let why = format!("it would be allowed, but this version of ukai cannot carry out `Bash`. {INSTEAD}");
+            return Judgement::deny(Source::Default, why);
+        }
+        judgement
     }
 
     fn verdict(&self, lists: &Lists, subject: &Subject<'_>) -> Judgement {
@@ -160,10 +180,11 @@ impl Permission {
         }
         if let Some(path) = subject.path
             && registry::is_built(tool)
-            && !self.places.hold(&path.real, path.is_dir)
+            && !self.within_roots(tool, path)
         {
+            let what = if is_write(tool) { "write" } else { "read" };
             let why = format!(
-                "{shown} leads outside of what this job may read. It may read below {}.",
+                "{shown} leads outside of what this job may {what}. It may {what} below {}.",
                 self.places.shown().join(", ")
             );
             return Judgement::deny(Source::Default, why);
@@ -181,10 +202,21 @@ impl Permission {
                 Judgement::deny(Source::Default, why)
             }
             // What a tool spilled belongs to the job, and its result promises that it can be read.
-            None if registry::is_built(tool) && subject.path.is_some_and(|path| self.places.is_output(&path.real)) => {
+            None if registry::is_built(tool)
+                && !is_write(tool)
+                && subject.path.is_some_and(|path| self.places.is_output(&path.real)) =>
+            {
                 Judgement::allow(Source::Default)
             }
             None => Judgement::deny(Source::NoOneToAsk, format!("no rule allows {shown} for `{tool}`, {NO_ONE}")),
+        }
+    }
+
+    fn within_roots(&self, tool: &str, path: &Resolved) -> bool {
+        if is_write(tool) {
+            self.places.hold_write(&path.real, path.is_dir)
+        } else {
+            self.places.hold(&path.real, path.is_dir)
         }
     }
 
@@ -192,8 +224,8 @@ impl Permission {
         match &listed.rule {
             Rule::Tool(name) => name == subject.tool,
             Rule::Server(server) => is_of_server(subject.tool, server),
-            // An allow rule on a command says nothing before the shell is parsed: as text it could be walked around.
-            Rule::Command(rule) => list != RuleList::Allow && subject.command.is_some_and(|text| rule.matches(text)),
+            // A command line is judged by what it runs (`bash`), never as text.
+            Rule::Command(_) => false,
             Rule::Path(rule) => {
                 rule.governs(subject.tool)
                     && subject.path.is_some_and(|path| {
@@ -217,6 +249,10 @@ impl Permission {
 const NO_ONE: &str =
     "and there is no one to ask. Go on with what is allowed, or say in your answer what you would have done.";
 const INSTEAD: &str = "Go on with the tools that you were offered.";
+
+fn is_write(tool: &str) -> bool {
+    matches!(tool, "Write" | "Edit")
+}
 
 fn policy_error(place: &str) -> Judgement {
     let why = format!(
@@ -310,11 +346,15 @@ impl Listed {
                 Ok(places.matches(rule, &self.base, &path::normalize(&named), false, list))
             }
             Rule::Command(rule) => {
-                let plain = |c: char| c.is_ascii_alphanumeric() || " -_./=:,+@".contains(c);
-                if example.chars().all(plain) {
-                    Ok(rule.matches(example))
-                } else {
-                    Err("this version parses no shell; keep to plain words")
+                let reading = shell::read(example, places.workdir(), places.home());
+                let mut commands = reading.commands.iter().filter(|command| !command.words.is_empty());
+                match (list, reading.opaque) {
+                    (RuleList::Allow, None) => Ok(commands.all(|command| command.wraps || rule.covers(command))),
+                    (RuleList::Allow, Some(_)) => Ok(rule.is_any()),
+                    (RuleList::Ask | RuleList::Deny, None) => {
+                        Ok(commands.any(|command| rule.hits(command) == Hit::Yes))
+                    }
+                    (RuleList::Ask | RuleList::Deny, Some(why)) => Err(why),
                 }
             }
         }

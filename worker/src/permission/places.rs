@@ -18,6 +18,8 @@ pub struct Places {
     home: Place,
     outputs: Place,
     named: Vec<Named>,
+    /// The same, of rules that let files be written.
+    written: Vec<Named>,
 }
 
 /// A folder as named and as it is.
@@ -47,7 +49,13 @@ impl Place {
 
 impl Places {
     pub(super) fn new(workdir: &Path, home: &Path, outputs: &Path) -> Self {
-        Places { workdir: Place::new(workdir), home: Place::new(home), outputs: Place::new(outputs), named: Vec::new() }
+        Places {
+            workdir: Place::new(workdir),
+            home: Place::new(home),
+            outputs: Place::new(outputs),
+            named: Vec::new(),
+            written: Vec::new(),
+        }
     }
 
     /// Takes in an allow rule, if it is one that opens a root.
@@ -60,6 +68,9 @@ impl Places {
         if rule.governs("Read") || rule.governs("Glob") || rule.governs("Grep") {
             let prefix = Place::new(&anchor.join(rule.literal_prefix()));
             self.named.push(Named { rule: rule.clone(), prefix });
+        } else if rule.governs("Edit") || rule.governs("Write") {
+            let prefix = Place::new(&anchor.join(rule.literal_prefix()));
+            self.written.push(Named { rule: rule.clone(), prefix });
         }
     }
 
@@ -115,6 +126,28 @@ impl Places {
             || real.starts_with(&self.outputs.real)
             // Such a rule has an anchor of its own; the base that is passed plays no part.
             || self.named.iter().any(|named| self.matches(&named.rule, &named.prefix, real, is_dir, RuleList::Allow))
+    }
+
+    /// Whether a file may be written at this place, links followed: in the workdir, or where a rule names it.
+    #[must_use]
+    pub fn hold_write(&self, real: &Path, is_dir: bool) -> bool {
+        real.starts_with(&self.workdir.real) && !real.starts_with(&self.outputs.real)
+            || self.written.iter().any(|named| self.matches(&named.rule, &named.prefix, real, is_dir, RuleList::Allow))
+    }
+
+    /// Whether what a deny or ask rule names lies below this folder, or is it: who removes `~` removes `~/.ssh`.
+    #[must_use]
+    pub fn rule_is_below(&self, rule: &PathRule, base: &Place, folder: &Path) -> bool {
+        let prefix = rule.literal_prefix();
+        let root = Place { lexical: "/".into(), real: "/".into() };
+        let anchor = match rule.anchor {
+            Anchor::Root => &root,
+            Anchor::Home => &self.home,
+            Anchor::Base => base,
+            Anchor::Workdir => &self.workdir,
+        };
+        // Without a name before its wildcards it is about anything, and the disk is asked instead.
+        !prefix.is_empty() && anchor.both().into_iter().any(|anchor| anchor.join(&prefix).starts_with(folder))
     }
 
     /// Whether this place is in the job's own `outputs/`.

@@ -1,0 +1,480 @@
+//! Which words of a command name files, and what becomes of those.
+//!
+//! A table of the programs that are known, one row each. Of a program without a row nothing is known: each of its words
+//! may be a file that it reads or writes, and is held against what is denied, no more.
+
+#![deny(clippy::disallowed_methods)]
+
+use super::options::{Options, Valued};
+use super::shell::Simple;
+use super::shell::git;
+use super::shell::word::{Atom, Word};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Read,
+    Write,
+    /// Read or written or no file at all.
+    Any,
+}
+
+/// A word that names a file.
+#[derive(Clone, Debug)]
+pub struct Touch {
+    pub kind: Kind,
+    /// By the shell itself, before the command runs.
+    pub redirect: bool,
+    /// All that lies below it too.
+    pub tree: bool,
+    /// Below it, what a walk that skips hidden names finds.
+    pub hidden: bool,
+    pub word: Word,
+}
+
+#[derive(Debug, Default)]
+pub struct Touches {
+    pub list: Vec<Touch>,
+    /// Words that may be options or files, and nobody knows which.
+    pub uncertain: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Mode {
+    /// No operand names a file.
+    Texts,
+    Reads,
+    /// Reads, behind a pattern or script that `-e` or `-f` may give instead.
+    Searches,
+    Writes,
+    /// Writes, behind a mode or an owner.
+    Changes,
+    /// The last is written, those before are read.
+    Copies,
+    Moves,
+    Any,
+}
+
+struct Row {
+    names: &'static [&'static str],
+    mode: Mode,
+    /// Options whose value is no file, one that is read, one that is written.
+    texts: Valued,
+    reads: Valued,
+    writes: Valued,
+    /// Letters with which it goes through whole folders.
+    recursive: &'static str,
+}
+
+const NONE: Valued = Valued { short: "", long: &[] };
+
+const fn row(names: &'static [&'static str], mode: Mode, texts: &'static str) -> Row {
+    Row { names, mode, texts: Valued { short: texts, long: &[] }, reads: NONE, writes: NONE, recursive: "" }
+}
+
+const ROWS: &[Row] = &[
+    row(
+        &[
+            "echo", "printf", "true", "false", ":", "test", "[", "basename", "dirname", "uname", "whoami", "id",
+            "which", "type", "seq", "sleep", "tr", "pwd", "exit", "return", "break", "continue", "shift", "wait",
+            "set", "export", "declare", "typeset", "readonly", "local", "unset", "read", "hostname", "nproc", "arch",
+            "uptime", "free", "ps", "kill", "umask", "ulimit", "jobs", "expr", "yes", "logger", "tty", "printenv",
+            "command", "builtin", "env", "timeout", "nice", "nohup", "stdbuf", "time", "setsid", "eval", "sudo",
+            "doas", "su", "exec", "pgrep", "pkill", "killall",
+        ],
+        Mode::Texts,
+        "",
+    ),
+    Row { reads: Valued { short: "fr", long: &["file", "reference"] }, ..row(&["date"], Mode::Texts, "ds") },
+    Row { reads: Valued { short: "a", long: &["arg-file"] }, ..row(&["xargs"], Mode::Texts, "IdELnPs") },
+    row(
+        &[
+            "cat",
+            "tac",
+            "rev",
+            "nl",
+            "ls",
+            "dir",
+            "vdir",
+            "stat",
+            "du",
+            "df",
+            "md5sum",
+            "sha1sum",
+            "sha224sum",
+            "sha256sum",
+            "sha384sum",
+            "sha512sum",
+            "b2sum",
+            "cksum",
+            "sum",
+            "strings",
+            "realpath",
+            "readlink",
+            "less",
+            "more",
+            "bat",
+            "cd",
+            "base64",
+            "base32",
+            "expand",
+            "unexpand",
+            "fmt",
+            "tsort",
+            "hexdump",
+            "zcat",
+            "bzcat",
+            "xzcat",
+            "view",
+            "paste",
+            "join",
+        ],
+        Mode::Reads,
+        "",
+    ),
+    row(&["head", "tail"], Mode::Reads, "nc"),
+    Row { reads: Valued { short: "", long: &["files0-from"] }, ..row(&["wc"], Mode::Reads, "") },
+    row(&["cut"], Mode::Reads, "bcdf"),
+    row(&["fold", "column"], Mode::Reads, "wcso"),
+    row(&["od", "xxd"], Mode::Reads, "AjNStwclLogs"),
+    Row { reads: Valued { short: "fm", long: &["files-from", "magic-file"] }, ..row(&["file"], Mode::Reads, "FeP") },
+    Row { recursive: "r", ..row(&["diff", "cmp", "comm", "sdiff"], Mode::Reads, "UCIWFxnij") },
+    Row { writes: Valued { short: "o", long: &[] }, ..row(&["tree"], Mode::Reads, "LPI") },
+    Row {
+        reads: Valued { short: "", long: &["files0-from", "random-source"] },
+        writes: Valued { short: "oT", long: &["output", "temporary-directory"] },
+        ..row(&["sort"], Mode::Reads, "ktS")
+    },
+    row(&["uniq"], Mode::Copies, "fsw"),
+    Row {
+        texts: Valued {
+            short: "ABCmedD",
+            long: &["regexp", "context", "max-count", "include", "exclude", "exclude-dir", "color", "label"],
+        },
+        reads: Valued { short: "f", long: &["file", "exclude-from"] },
+        recursive: "rR",
+        ..row(&["grep", "egrep", "fgrep", "zgrep"], Mode::Searches, "")
+    },
+    Row {
+        texts: Valued {
+            short: "ABCmegtTMjrEd",
+            long: &[
+                "regexp",
+                "glob",
+                "type",
+                "type-not",
+                "context",
+                "max-count",
+                "max-depth",
+                "sort",
+                "color",
+                "iglob",
+            ],
+        },
+        reads: Valued { short: "f", long: &["file", "ignore-file", "pre"] },
+        ..row(&["rg", "ag", "ack"], Mode::Searches, "")
+    },
+    Row {
+        texts: Valued { short: "eEl", long: &["expression", "line-length"] },
+        reads: Valued { short: "f", long: &["file"] },
+        ..row(&["sed", "gsed"], Mode::Searches, "")
+    },
+    Row {
+        texts: Valued { short: "Fve", long: &["assign", "field-separator", "source"] },
+        reads: Valued { short: "fEi", long: &["file", "exec", "include"] },
+        ..row(&["awk", "gawk", "mawk", "nawk"], Mode::Searches, "")
+    },
+    Row {
+        texts: Valued { short: "", long: &["indent", "arg", "argjson"] },
+        reads: Valued { short: "fL", long: &["from-file", "slurpfile", "rawfile"] },
+        ..row(&["jq", "yq"], Mode::Searches, "")
+    },
+    row(&["mkdir", "mkfifo", "mknod"], Mode::Writes, "mZ"),
+    Row { reads: Valued { short: "r", long: &["reference"] }, ..row(&["touch"], Mode::Writes, "dt") },
+    Row { reads: Valued { short: "r", long: &["reference"] }, ..row(&["truncate"], Mode::Writes, "s") },
+    row(&["tee", "rmdir", "unlink", "shred", "ed", "ex", "vi", "vim", "nano", "emacs"], Mode::Writes, "ns"),
+    Row { recursive: "rR", ..row(&["rm"], Mode::Writes, "") },
+    Row {
+        reads: Valued { short: "", long: &["reference"] },
+        recursive: "R",
+        ..row(&["chmod", "chown", "chgrp"], Mode::Changes, "")
+    },
+    Row {
+        texts: Valued { short: "Smgo", long: &["suffix", "mode", "owner", "group"] },
+        writes: Valued { short: "t", long: &["target-directory"] },
+        recursive: "rRa",
+        ..row(&["cp", "install", "scp", "rsync"], Mode::Copies, "")
+    },
+    Row { writes: Valued { short: "t", long: &["target-directory"] }, ..row(&["ln"], Mode::Copies, "S") },
+    Row { writes: Valued { short: "t", long: &["target-directory"] }, ..row(&["mv"], Mode::Moves, "S") },
+    Row {
+        reads: Valued { short: "TK", long: &["upload-file", "config"] },
+        writes: Valued { short: "oDc", long: &["output", "dump-header", "cookie-jar", "output-dir"] },
+        ..row(&["curl"], Mode::Any, "XHuAe")
+    },
+    Row {
+        reads: Valued { short: "i", long: &["input-file", "post-file", "body-file"] },
+        writes: Valued { short: "OPoa", long: &["output-document", "directory-prefix", "output-file"] },
+        ..row(&["wget"], Mode::Any, "U")
+    },
+];
+
+/// Whether the table says something of this program.
+#[must_use]
+pub fn is_known(name: &str) -> bool {
+    matches!(name, "git" | "find" | "dd") || ROWS.iter().any(|row| row.names.contains(&name))
+}
+
+/// The files that a command names: its redirects and its operands.
+#[must_use]
+pub fn touches(command: &Simple) -> Touches {
+    let mut found = Touches::default();
+    for redirect in &command.redirects {
+        let kinds: &[Kind] = match redirect.op {
+            "<" | "<&" => &[Kind::Read],
+            "<>" => &[Kind::Read, Kind::Write],
+            _ => &[Kind::Write],
+        };
+        for kind in kinds {
+            found.add(*kind, false, &redirect.target);
+        }
+    }
+    found.list.iter_mut().for_each(|touch| touch.redirect = true);
+    let (Some(base), Some((_, rest))) = (command.base(), command.words.split_first()) else { return found };
+    match base.as_str() {
+        "git" => git_words(&command.words, &mut found),
+        "find" => find(rest, &mut found),
+        "dd" => {
+            for word in rest {
+                let head = word.head();
+                match head.split_once('=') {
+                    Some(("if", _)) => found.add(Kind::Read, false, &word.after(3)),
+                    Some(("of", _)) => found.add(Kind::Write, false, &word.after(3)),
+                    Some(_) => {}
+                    None => found.uncertain |= word.is_unknown(),
+                }
+            }
+        }
+        name => match ROWS.iter().find(|row| row.names.contains(&name)) {
+            Some(row) => row.touches(rest, &mut found),
+            None => any(rest, &mut found),
+        },
+    }
+    found
+}
+
+/// Of a program that is not known, each word and each value.
+fn any(words: &[Word], found: &mut Touches) {
+    for word in words {
+        found.add(Kind::Any, false, word);
+    }
+}
+
+impl Touches {
+    fn add(&mut self, kind: Kind, tree: bool, word: &Word) {
+        self.list.push(Touch { kind, redirect: false, tree, hidden: true, word: word.clone() });
+    }
+}
+
+impl Row {
+    fn touches(&self, rest: &[Word], found: &mut Touches) {
+        if let Mode::Texts = self.mode
+            && self.reads.short.is_empty()
+        {
+            // Names of files are shown, and their folder is read.
+            rest.iter().filter(|word| word.has_glob() && self.names.contains(&"echo")).for_each(|word| {
+                found.add(Kind::Any, false, word);
+            });
+            return;
+        }
+        let name = self.names[0];
+        let options = self.options(rest);
+        found.uncertain |= options.uncertain;
+        let short = options.short.iter().filter_map(|(letter, value)| Some((letter.to_string(), value.as_ref()?)));
+        let long = options.long.iter().filter_map(|(name, value)| Some((name.clone(), value.as_ref()?)));
+        for (option, value) in short.chain(long) {
+            let is = |valued: &Valued| {
+                valued.short.contains(&option)
+                    || option.len() > 1 && valued.long.iter().any(|name| name.starts_with(option.as_str()))
+            };
+            if is(&self.writes) {
+                found.add(Kind::Write, false, value);
+            } else if is(&self.reads) {
+                found.add(Kind::Read, false, value);
+            } else if !is(&self.texts) {
+                found.add(Kind::Any, false, value);
+            }
+        }
+        let deep = options.has(self.recursive)
+            || ["recursive", "archive", "dereference-recursive"].iter().any(|name| {
+                !self.recursive.is_empty()
+                    && options.long.iter().any(|(found, _)| found.len() > 1 && name.starts_with(found))
+            });
+        let mut operands = options.operands.as_slice();
+        let given =
+            |letters: &str, names: &[&str]| options.has(letters) || names.iter().any(|name| options.has_long(name));
+        match self.mode {
+            Mode::Texts => {}
+            Mode::Reads => operands.iter().for_each(|word| found.add(Kind::Read, deep, word)),
+            Mode::Searches => {
+                let script = match name {
+                    "awk" => given("f", &["file"]),
+                    "jq" => given("f", &["from-file"]),
+                    "rg" => given("ef", &["regexp", "file", "files"]),
+                    _ => given("ef", &["regexp", "expression", "file"]),
+                };
+                if !script {
+                    operands = operands.get(1..).unwrap_or_default();
+                }
+                let in_place = match name {
+                    "sed" => given("i", &["in-place"]),
+                    "jq" => given("i", &["inplace"]),
+                    _ => false,
+                };
+                let kind = if in_place { Kind::Write } else { Kind::Read };
+                let walks = name == "rg" || deep;
+                let here = Word::of(".");
+                // Without a folder it is the one that the command runs in.
+                let operands = if walks && operands.is_empty() { std::slice::from_ref(&here) } else { operands };
+                for word in operands {
+                    found.add(kind, walks, word);
+                    if let Some(last) = found.list.last_mut() {
+                        last.hidden = name != "rg"
+                            || options.has("u.")
+                            || options.has_long("hidden")
+                            || options.has_long("unrestricted");
+                    }
+                }
+            }
+            Mode::Writes => operands.iter().for_each(|word| found.add(Kind::Write, deep, word)),
+            Mode::Changes => {
+                let skip = usize::from(!options.has_long("reference"));
+                operands.iter().skip(skip).for_each(|word| found.add(Kind::Write, deep, word));
+            }
+            Mode::Copies | Mode::Moves => self.copies(name, &options, deep, found),
+            Mode::Any => any(operands, found),
+        }
+    }
+
+    fn options(&self, rest: &[Word]) -> Options {
+        Options::of_all(rest, &[self.texts, self.reads, self.writes])
+    }
+
+    fn copies(&self, name: &str, options: &Options, deep: bool, found: &mut Touches) {
+        let into: Vec<Word> = options
+            .short
+            .iter()
+            .filter(|(letter, _)| *letter == 't')
+            .filter_map(|(_, value)| value.clone())
+            .chain(
+                options
+                    .long
+                    .iter()
+                    .filter(|(name, _)| "target-directory".starts_with(name.as_str()))
+                    .filter_map(|(_, v)| v.clone()),
+            )
+            .collect();
+        let operands = &options.operands;
+        let (sources, target) = match (into.first(), operands.split_last()) {
+            (Some(into), _) => (operands.as_slice(), into.clone()),
+            (None, Some((last, []))) if name == "ln" => (std::slice::from_ref(last), Word::of(".")),
+            (None, Some((last, []))) if name == "uniq" => {
+                found.add(Kind::Read, false, last);
+                return;
+            }
+            (None, Some((last, sources))) => (sources, last.clone()),
+            (None, None) => return,
+        };
+        let moves = matches!(self.mode, Mode::Moves);
+        for source in sources {
+            // A link opens all that is below what it names.
+            found.add(if moves { Kind::Write } else { Kind::Read }, deep || moves || name == "ln", source);
+            if moves {
+                found.add(Kind::Read, true, source);
+            }
+            // Into a folder, under its own name.
+            let mut inside = target.clone();
+            inside.atoms.push(Atom::Char('/'));
+            let slash = source.atoms.iter().rposition(|atom| *atom == Atom::Char('/'));
+            inside.atoms.extend(source.atoms.iter().skip(slash.map_or(0, |at| at + 1)));
+            found.add(Kind::Write, false, &inside);
+        }
+        found.add(Kind::Write, deep || moves, &target);
+    }
+}
+
+fn find(rest: &[Word], found: &mut Touches) {
+    let deletes = rest.iter().any(|word| word.is("-delete"));
+    let mut places = rest
+        .iter()
+        .skip_while(|word| matches!(word.head().as_str(), "-H" | "-L" | "-P"))
+        .take_while(|word| !word.head().starts_with(['-', '(', '!', ')']))
+        .peekable();
+    let kind = if deletes { Kind::Write } else { Kind::Read };
+    if places.peek().is_none() {
+        found.add(kind, deletes, &Word::of("."));
+    }
+    places.for_each(|word| found.add(kind, deletes, word));
+    let mut words = rest.iter();
+    while let Some(word) = words.next() {
+        match word.literal().as_deref() {
+            Some("-fprint" | "-fprint0" | "-fprintf" | "-fls") => {
+                if let Some(file) = words.next() {
+                    found.add(Kind::Write, false, file);
+                }
+            }
+            Some("-newer" | "-anewer" | "-cnewer" | "-samefile" | "-files0-from") => {
+                if let Some(file) = words.next() {
+                    found.add(Kind::Read, false, file);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn git_words(words: &[Word], found: &mut Touches) {
+    let git = git::git(words);
+    for folder in &git.folders {
+        found.add(Kind::Read, false, folder);
+    }
+    let Some(at) = git.at else { return };
+    let texts = Valued {
+        short: "mnGSLUFC",
+        long: &[
+            "message",
+            "format",
+            "pretty",
+            "grep",
+            "author",
+            "since",
+            "until",
+            "after",
+            "before",
+            "date",
+            "max-count",
+            "trailer",
+        ],
+    };
+    let options = Options::of(&words[at + 1..], texts);
+    let option = |name: &str, value: &Word, found: &mut Touches| {
+        if name == "output" {
+            found.add(Kind::Write, false, value);
+        } else if !texts.long.contains(&name) && !texts.short.contains(name) {
+            found.add(Kind::Any, false, value);
+        } else if name == "F" {
+            found.add(Kind::Read, false, value);
+        }
+    };
+    for (letter, value) in &options.short {
+        if let Some(value) = value {
+            option(&letter.to_string(), value, found);
+        }
+    }
+    for (name, value) in &options.long {
+        if let Some(value) = value {
+            let name = if name.len() > 2 && "output".starts_with(name.as_str()) { "output" } else { name };
+            option(name, value, found);
+        }
+    }
+    any(&options.operands, found);
+}
