@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use ukai_protocol::policy::{Judgement, RuleList, Source};
 
-use super::command::Hit;
+use super::command::{CommandRule, Hit};
 use super::operand::{self, Kind};
 use super::path::{Resolved, resolve};
+use super::places::Places;
 use super::rule::Rule;
 use super::shell::word::{Atom, Word};
 use super::shell::{self, Reading, Simple};
@@ -46,6 +47,8 @@ struct File {
     shown: String,
     paths: Vec<Resolved>,
     unsure: bool,
+    /// Why it cannot be followed to a place.
+    lost: Option<String>,
 }
 
 impl Permission {
@@ -56,12 +59,7 @@ impl Permission {
         let mut suspects = Vec::new();
         if reading.opaque.is_some() {
             let segments = words_of(text);
-            for words in &segments {
-                for at in 0..words.len() {
-                    let end = words.len().min(at + WINDOW);
-                    suspects.push(Simple { words: words[at..end].to_vec(), ..Simple::default() });
-                }
-            }
+            suspects = suspects_in(&segments);
             let mut touches = operand::Touches::default();
             for word in segments.into_iter().flatten().take(WORDS_MAX) {
                 let touch = operand::Touch { kind: Kind::Any, redirect: false, tree: false, hidden: true, word };
@@ -88,14 +86,14 @@ impl Permission {
             shown: text_of(word),
             paths: Vec::new(),
             unsure: word.is_unknown(),
+            lost: None,
         };
         let texts = if touch.kind == Kind::Any { parts_of(&file.shown) } else { vec![file.shown.clone()] };
         for dir in dirs {
             for text in texts.iter().filter(|text| !text.is_empty() && !text.contains('\n')) {
                 match resolve(Path::new(text), dir, self.places.home()) {
                     Ok(resolved) => file.paths.push(resolved),
-                    // What cannot be followed is no file that an unknown word names.
-                    Err(_) => file.unsure |= touch.kind != Kind::Any,
+                    Err(error) => file.lost = Some(error.to_string()),
                 }
             }
             if word.has_glob() {
@@ -197,7 +195,9 @@ impl Permission {
                 continue;
             }
             // What only passes on is what it passes on, and that stands in this list too.
-            let passes = simple.wraps && simple.base().is_none_or(|base| base != "find");
+            let passes = simple.wraps
+                && simple.base().is_none_or(|base| base != "find")
+                && simple.assigns.iter().all(|(name, _)| shell::environment::is_harmless(name));
             if !passes && !self.only_reads(command) {
                 return Judgement::deny(
                     Source::NoOneToAsk,
@@ -305,7 +305,14 @@ impl Permission {
     /// Words about a file that a known command reads or writes outside of the roots.
     fn outside(&self, call: &Call) -> Option<String> {
         for command in &call.commands {
+            // What cannot be followed is no file that a word of an unknown command names.
             for file in command.files.iter().filter(|file| file.kind != Kind::Any) {
+                if let Some(error) = &file.lost {
+                    return Some(format!(
+                        "{} cannot be followed to a place that may be judged: {error}. Name another path.",
+                        file.shown
+                    ));
+                }
                 for path in file.paths.iter().filter(|path| !is_device(&path.real)) {
                     let (inside, what) = match file.kind {
                         Kind::Write => (self.places.hold_write(&path.real, path.is_dir), "write"),
@@ -326,6 +333,33 @@ impl Permission {
 }
 
 const PLAINER: &str = "A plainer command line, one command at a time and without variables, may be allowed.";
+
+/// Whether an example is one that the rule matches.
+pub(super) fn example(rule: &CommandRule, list: RuleList, text: &str, places: &Places) -> bool {
+    let reading = shell::read(text, places.workdir(), places.home());
+    let mut commands = reading.commands.iter().filter(|command| !command.words.is_empty()).peekable();
+    match list {
+        RuleList::Allow if rule.is_any() => true,
+        RuleList::Allow if reading.opaque.is_some() || commands.peek().is_none() => false,
+        RuleList::Allow => commands.all(|command| command.wraps || rule.covers(command)),
+        RuleList::Ask | RuleList::Deny => {
+            let suspects = if reading.opaque.is_some() { suspects_in(&words_of(text)) } else { Vec::new() };
+            commands.chain(&suspects).any(|command| rule.hits(command) == Hit::Yes)
+        }
+    }
+}
+
+/// Every word as the beginning of a command.
+fn suspects_in(segments: &[Vec<Word>]) -> Vec<Simple> {
+    let mut suspects = Vec::new();
+    for words in segments {
+        for at in 0..words.len() {
+            let end = words.len().min(at + WINDOW);
+            suspects.push(Simple { words: words[at..end].to_vec(), ..Simple::default() });
+        }
+    }
+    suspects
+}
 
 /// Files that are none.
 fn is_device(path: &Path) -> bool {
@@ -392,7 +426,7 @@ fn words_of(text: &str) -> Vec<Vec<Word>> {
     let plain: String = text.replace("\\\n", " ").chars().filter(|c| !matches!(c, '\\' | '\'' | '"')).collect();
     let segments = plain.split([';', '|', '&', '\n', '\r']);
     let words = segments.map(|segment| {
-        let words = segment.split(|c: char| c.is_whitespace() || "(){}<>`$,".contains(c));
+        let words = segment.split(|c: char| c.is_whitespace() || "(){}<>`$,=!".contains(c));
         words.filter(|word| !word.is_empty()).map(Word::of).collect::<Vec<_>>()
     });
     words.filter(|words| !words.is_empty()).collect()

@@ -191,7 +191,7 @@ impl Row {
             && !options.has(self.bad)
             && !self.bad_long.iter().any(|name| options.has_long(name))
             // A file may be named like an option.
-            && !rest.iter().any(|word| word.has_glob() && word.may_be_flag())
+            && !rest.iter().any(|word| word.begins_with_glob())
             && options.operands.len() <= self.operands_max
             && (self.operands_max == usize::MAX || !options.operands.iter().any(Word::may_split))
     }
@@ -260,7 +260,7 @@ fn find(rest: &[Word]) -> bool {
     for (at, word) in rest.iter().enumerate() {
         let Some(text) = word.literal() else {
             // The shell puts names of files there, and such a name begins with what it begins with.
-            if word.may_be_flag() {
+            if word.may_be_flag() || word.begins_with_glob() {
                 return false;
             }
             continue;
@@ -298,7 +298,7 @@ fn sed(rest: &[Word]) -> bool {
     !options.uncertain
         && options.long.is_empty()
         && options.short.iter().all(|(letter, _)| "nEre".contains(*letter))
-        && !rest.iter().any(|word| word.has_glob() && word.may_be_flag())
+        && !rest.iter().any(|word| word.begins_with_glob())
         && !scripts.is_empty()
         && scripts.iter().all(good)
 }

@@ -328,7 +328,7 @@ mod tests {
             ("ls", "ls -l", Hit::No),
             ("rm -rf /", "rm -f -r /", Hit::Yes),
             ("rm -rf /", "rm -f -r /x", Hit::No),
-            ("npm * --global:*", "npm i -g x", Hit::No),
+            ("npm * --global:*", "npm i -g x", Hit::Yes),
             ("curl:*", "./curl x", Hit::Yes),
         ] {
             let rule = CommandRule { text: rule.to_owned() };

@@ -25,7 +25,6 @@ use ukai_protocol::json::Json;
 use ukai_protocol::policy::{self, Judgement, Policy, RuleList, Source};
 
 use crate::tool::registry;
-use command::Hit;
 use path::{Resolved, resolve};
 use places::{Place, Places};
 use rule::Rule;
@@ -161,6 +160,15 @@ impl Permission {
             return Judgement::deny(Source::Default, why);
         }
         judgement
+    }
+
+    /// The verdict on a command line, whether or not a tool is there to run it.
+    #[cfg(test)]
+    fn judge_bash(&self, text: &str) -> Judgement {
+        match &self.rules {
+            Ok(lists) => self.judge_command(lists, &self.read_command(text)),
+            Err(place) => policy_error(place),
+        }
     }
 
     fn verdict(&self, lists: &Lists, subject: &Subject<'_>) -> Judgement {
@@ -316,16 +324,10 @@ impl Lists {
                 let examples = written.match_examples.iter().map(|example| (example, true));
                 let counter = written.not_match_examples.iter().map(|example| (example, false));
                 for (example, wanted) in examples.chain(counter) {
-                    match listed.example(example, list, places) {
-                        Err(why) => {
-                            return Err(format!("{}: the example `{example}` cannot be checked: {why}", place()));
-                        }
-                        Ok(found) if found != wanted => {
-                            let (is, should) =
-                                if wanted { ("does not match", "should") } else { ("matches", "should not") };
-                            return Err(format!("{}: it {is} the example `{example}`, and {should}", place()));
-                        }
-                        Ok(_) => {}
+                    if listed.example(example, list, places) != wanted {
+                        let (is, should) =
+                            if wanted { ("does not match", "should") } else { ("matches", "should not") };
+                        return Err(format!("{}: it {is} the example `{example}`, and {should}", place()));
                     }
                 }
             }
@@ -335,28 +337,17 @@ impl Lists {
 }
 
 impl Listed {
-    fn example(&self, example: &str, list: RuleList, places: &Places) -> Result<bool, &'static str> {
+    fn example(&self, example: &str, list: RuleList, places: &Places) -> bool {
         match &self.rule {
-            Rule::Tool(_) | Rule::Server(_) => Ok(true),
+            Rule::Tool(_) | Rule::Server(_) => true,
             Rule::Path(rule) => {
                 let named = match Path::new(example).strip_prefix("~") {
                     Ok(rest) => places.home().join(rest),
                     Err(_) => places.workdir().join(example),
                 };
-                Ok(places.matches(rule, &self.base, &path::normalize(&named), false, list))
+                places.matches(rule, &self.base, &path::normalize(&named), false, list)
             }
-            Rule::Command(rule) => {
-                let reading = shell::read(example, places.workdir(), places.home());
-                let mut commands = reading.commands.iter().filter(|command| !command.words.is_empty());
-                match (list, reading.opaque) {
-                    (RuleList::Allow, None) => Ok(commands.all(|command| command.wraps || rule.covers(command))),
-                    (RuleList::Allow, Some(_)) => Ok(rule.is_any()),
-                    (RuleList::Ask | RuleList::Deny, None) => {
-                        Ok(commands.any(|command| rule.hits(command) == Hit::Yes))
-                    }
-                    (RuleList::Ask | RuleList::Deny, Some(why)) => Err(why),
-                }
-            }
+            Rule::Command(rule) => bash::example(rule, list, example, places),
         }
     }
 }

@@ -134,10 +134,14 @@ const ROWS: &[Row] = &[
     row(&["head", "tail"], Mode::Reads, "nc"),
     Row { reads: Valued { short: "", long: &["files0-from"] }, ..row(&["wc"], Mode::Reads, "") },
     row(&["cut"], Mode::Reads, "bcdf"),
-    row(&["fold", "column"], Mode::Reads, "wcso"),
-    row(&["od", "xxd"], Mode::Reads, "AjNStwclLogs"),
+    row(&["fold"], Mode::Reads, "w"),
+    row(&["column"], Mode::Reads, "sco"),
+    row(&["od"], Mode::Reads, "AjNSt"),
+    row(&["xxd"], Mode::Reads, "clgos"),
     Row { reads: Valued { short: "fm", long: &["files-from", "magic-file"] }, ..row(&["file"], Mode::Reads, "FeP") },
-    Row { recursive: "r", ..row(&["diff", "cmp", "comm", "sdiff"], Mode::Reads, "UCIWFxnij") },
+    Row { recursive: "r", ..row(&["diff"], Mode::Reads, "UCIWFxS") },
+    row(&["cmp"], Mode::Reads, "ni"),
+    row(&["comm", "sdiff"], Mode::Reads, ""),
     Row { writes: Valued { short: "o", long: &[] }, ..row(&["tree"], Mode::Reads, "LPI") },
     Row {
         reads: Valued { short: "", long: &["files0-from", "random-source"] },
@@ -174,7 +178,7 @@ const ROWS: &[Row] = &[
         ..row(&["rg", "ag", "ack"], Mode::Searches, "")
     },
     Row {
-        texts: Valued { short: "eEl", long: &["expression", "line-length"] },
+        texts: Valued { short: "el", long: &["expression", "line-length"] },
         reads: Valued { short: "f", long: &["file"] },
         ..row(&["sed", "gsed"], Mode::Searches, "")
     },
@@ -188,10 +192,11 @@ const ROWS: &[Row] = &[
         reads: Valued { short: "fL", long: &["from-file", "slurpfile", "rawfile"] },
         ..row(&["jq", "yq"], Mode::Searches, "")
     },
-    row(&["mkdir", "mkfifo", "mknod"], Mode::Writes, "mZ"),
+    row(&["mkdir", "mkfifo", "mknod"], Mode::Writes, "m"),
+    row(&["shred"], Mode::Writes, "ns"),
     Row { reads: Valued { short: "r", long: &["reference"] }, ..row(&["touch"], Mode::Writes, "dt") },
     Row { reads: Valued { short: "r", long: &["reference"] }, ..row(&["truncate"], Mode::Writes, "s") },
-    row(&["tee", "rmdir", "unlink", "shred", "ed", "ex", "vi", "vim", "nano", "emacs"], Mode::Writes, "ns"),
+    row(&["tee", "rmdir", "unlink", "ed", "ex", "vi", "vim", "nano", "emacs"], Mode::Writes, ""),
     Row { recursive: "rR", ..row(&["rm"], Mode::Writes, "") },
     Row {
         reads: Valued { short: "", long: &["reference"] },
@@ -199,10 +204,15 @@ const ROWS: &[Row] = &[
         ..row(&["chmod", "chown", "chgrp"], Mode::Changes, "")
     },
     Row {
-        texts: Valued { short: "Smgo", long: &["suffix", "mode", "owner", "group"] },
+        texts: Valued { short: "S", long: &["suffix"] },
         writes: Valued { short: "t", long: &["target-directory"] },
         recursive: "rRa",
-        ..row(&["cp", "install", "scp", "rsync"], Mode::Copies, "")
+        ..row(&["cp"], Mode::Copies, "")
+    },
+    Row {
+        texts: Valued { short: "Smgo", long: &["suffix", "mode", "owner", "group"] },
+        writes: Valued { short: "t", long: &["target-directory"] },
+        ..row(&["install"], Mode::Copies, "")
     },
     Row { writes: Valued { short: "t", long: &["target-directory"] }, ..row(&["ln"], Mode::Copies, "S") },
     Row { writes: Valued { short: "t", long: &["target-directory"] }, ..row(&["mv"], Mode::Moves, "S") },
@@ -317,8 +327,9 @@ impl Row {
             Mode::Reads => operands.iter().for_each(|word| found.add(Kind::Read, deep, word)),
             Mode::Searches => {
                 let script = match name {
-                    "awk" => given("f", &["file"]),
-                    "jq" => given("f", &["from-file"]),
+                    "awk" => given("fe", &["file", "source"]),
+                    // With values of two words what stands first need not be the filter.
+                    "jq" => given("f", &["from-file", "arg", "argjson", "slurpfile", "rawfile", "args"]),
                     "rg" => given("ef", &["regexp", "file", "files"]),
                     _ => given("ef", &["regexp", "expression", "file"]),
                 };
@@ -347,7 +358,9 @@ impl Row {
             }
             Mode::Writes => operands.iter().for_each(|word| found.add(Kind::Write, deep, word)),
             Mode::Changes => {
-                let skip = usize::from(!options.has_long("reference"));
+                // `-w` is a mode that looks like an option.
+                let mode = options.has("rwxXstugoa") || options.has_long("reference");
+                let skip = usize::from(!mode);
                 operands.iter().skip(skip).for_each(|word| found.add(Kind::Write, deep, word));
             }
             Mode::Copies | Mode::Moves => self.copies(name, &options, deep, found),
@@ -398,8 +411,14 @@ impl Row {
             inside.atoms.extend(source.atoms.iter().skip(slash.map_or(0, |at| at + 1)));
             found.add(Kind::Write, false, &inside);
         }
-        found.add(Kind::Write, deep || moves, &target);
+        // `cp -r x/. y` writes over what is in `y`, whatever that is.
+        let merges = deep && sources.iter().any(|source| text_ends_with_dot(source));
+        found.add(Kind::Write, merges, &target);
     }
+}
+
+fn text_ends_with_dot(word: &Word) -> bool {
+    matches!(word.atoms.as_slice(), [Atom::Char('.')] | [.., Atom::Char('/'), Atom::Char('.')])
 }
 
 fn find(rest: &[Word], found: &mut Touches) {
@@ -438,8 +457,18 @@ fn git_words(words: &[Word], found: &mut Touches) {
         found.add(Kind::Read, false, folder);
     }
     let Some(at) = git.at else { return };
+    // The same letter takes a value of one subcommand, and none of another.
+    let short = match words[at].literal().as_deref() {
+        Some("commit" | "merge" | "tag" | "notes") => "mFCct",
+        Some("stash") => "m",
+        Some("log" | "rev-list" | "shortlog" | "whatchanged") => "nGSL",
+        Some("diff" | "show") => "GSL",
+        Some("blame") => "L",
+        Some("grep") => "efABCm",
+        _ => "",
+    };
     let texts = Valued {
-        short: "mnGSLUFC",
+        short,
         long: &[
             "message",
             "format",
@@ -459,10 +488,10 @@ fn git_words(words: &[Word], found: &mut Touches) {
     let option = |name: &str, value: &Word, found: &mut Touches| {
         if name == "output" {
             found.add(Kind::Write, false, value);
+        } else if matches!(name, "F" | "f") {
+            found.add(Kind::Read, false, value);
         } else if !texts.long.contains(&name) && !texts.short.contains(name) {
             found.add(Kind::Any, false, value);
-        } else if name == "F" {
-            found.add(Kind::Read, false, value);
         }
     };
     for (letter, value) in &options.short {

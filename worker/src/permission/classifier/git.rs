@@ -70,7 +70,7 @@ pub fn is_read_only(words: &[Word]) -> bool {
     let options = Options::of(rest, Valued::default());
     if options.uncertain
         || BAD.iter().any(|name| bad_long(&options, name))
-        || rest.iter().any(|word| word.has_glob() && word.may_be_flag())
+        || rest.iter().any(|word| word.begins_with_glob())
     {
         return false;
     }

@@ -50,7 +50,7 @@ fn every_command_is_seen_wherever_it_stands() {
         ("[[ $x == y* && -n $(a) ]]", "a"),
         ("a=(1 $(b))", "b"),
         ("a # b; c", "a"),
-        ("a#b", "a#b"),
+        ("a b#c", "a b#c"),
         ("a \\\n b", "a b"),
         ("a &", "a"),
         ("git commit -m \"$(cat <<'E'\nrm -rf x\nE\n)\"", "cat | git commit -m ¿"),

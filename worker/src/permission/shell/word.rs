@@ -71,6 +71,12 @@ impl Word {
         self.atoms.iter().any(|atom| matches!(atom, Atom::Glob(_)))
     }
 
+    /// Whether files' names stand at its beginning, and so whatever a file may be called.
+    #[must_use]
+    pub fn begins_with_glob(&self) -> bool {
+        matches!(self.atoms.first(), Some(Atom::Glob(_)))
+    }
+
     /// Whether it may become no word, or more than one.
     #[must_use]
     pub fn may_split(&self) -> bool {
