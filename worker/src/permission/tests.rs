@@ -377,3 +377,4 @@ fn only_a_rule_without_brackets_hides_a_tool() {
 }
 
 mod corpus;
+mod fuzz;

@@ -479,28 +479,70 @@ impl<'a> Parser<'a> {
     fn test_command(&mut self) -> Read<Node> {
         self.at += 2;
         let mut line = Line::default();
-        loop {
-            self.gap()?;
-            if self.reserved() == Some("]]") {
-                self.at += 2;
-                return Ok(Node::Simple(line));
-            }
-            let operator = ["&&", "||", "(", ")", "<", ">"].into_iter().any(|operator| self.take(operator));
-            if operator {
-                continue;
-            }
-            let word = self.word(&mut line)?;
-            match word.literal().as_deref() {
-                Some("-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge" | "-v" | "-R") if !word.quoted => {
-                    self.doubt("`[[` computes, and what it computes with may run commands");
+        self.test(&mut line)?;
+        self.keyword("]]")?;
+        Ok(Node::Simple(line))
+    }
+
+    /// Tests between `&&` and `||`, which have the same grammar here: only what runs is of interest.
+    fn test(&mut self, line: &mut Line) -> Read<()> {
+        self.deeper(|this| {
+            loop {
+                this.gap()?;
+                while this.reserved() == Some("!") {
+                    this.at += 1;
+                    this.gap()?;
                 }
-                Some("=~") => {
-                    self.blanks();
-                    self.word(&mut line)?;
+                if this.take("(") {
+                    this.test(line)?;
+                    this.gap()?;
+                    if !this.take(")") {
+                        return Err("a test that is not understood");
+                    }
+                } else {
+                    this.comparison(line)?;
                 }
-                _ => {}
+                this.gap()?;
+                if !(this.take("&&") || this.take("||")) {
+                    return Ok(());
+                }
             }
+        })
+    }
+
+    fn comparison(&mut self, line: &mut Line) -> Read<()> {
+        const UNARY: &str = "abcdefghknoprstuwxzGLNOS";
+        if self.reserved() == Some("]]") {
+            return Err("a test that is not understood");
         }
+        let first = self.reserved().unwrap_or_default();
+        let unary = first.len() == 2 && first.starts_with('-') && first.ends_with(|c| UNARY.contains(c));
+        let left = self.word(line)?;
+        if matches!(left.literal().as_deref(), Some("-v" | "-R")) {
+            self.doubt("`[[` computes, and what it computes with may run commands");
+        }
+        self.blanks();
+        if unary {
+            self.word(line)?;
+            return Ok(());
+        }
+        match self.reserved() {
+            Some(operator @ ("==" | "=" | "!=" | "=~" | "-nt" | "-ot" | "-ef")) => self.at += operator.len(),
+            Some("-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge") => {
+                return Err("`[[` computes, and what it computes with may run commands");
+            }
+            _ if !self.rest().starts_with("<(")
+                && !self.rest().starts_with(">(")
+                && (self.take("< ") || self.take("> ")) => {}
+            Some("]]") => return Ok(()),
+            _ if self.rest().starts_with("&&") || self.rest().starts_with("||") || self.rest().starts_with(')') => {
+                return Ok(());
+            }
+            _ => return Err("a test that is not understood"),
+        }
+        self.blanks();
+        self.word(line)?;
+        Ok(())
     }
 
     fn simple(&mut self) -> Read<Node> {
@@ -751,6 +793,9 @@ impl<'a> Parser<'a> {
             match c {
                 '<' | '>' if self.rest()[1..].starts_with('(') => {
                     self.at += 2;
+                    if self.peek() == Some('(') {
+                        return Err("a bracket at the beginning of a substitution");
+                    }
                     line.inner.push(self.substitution()?);
                     word.push_text("/dev/fd/63");
                     continue;
@@ -880,13 +925,21 @@ impl<'a> Parser<'a> {
     }
 
     fn substitution(&mut self) -> Read<Node> {
-        let pending = std::mem::take(&mut self.pending);
+        let (pending, from, bodies) = (std::mem::take(&mut self.pending), self.at, self.bodies.len());
         let node = self.list(&[])?;
         if !self.take(")") {
             return Err("a substitution does not end");
         }
         if !self.pending.is_empty() {
             return Err("a here-document crosses the end of a substitution");
+        }
+        if !pending.is_empty() && self.text[from..self.at].contains('\n') {
+            return Err("lines of a substitution stand where a here-document may begin");
+        }
+        // Bash writes a substitution anew before it runs it, and what it writes behind a here-document is at times not
+        // what was read: it loses a `;`.
+        if self.bodies.len() > bodies && !matches!(&node, Node::Seq(nodes) if nodes.len() == 1 && is_plain(&nodes[0])) {
+            return Err("a here-document within a substitution that does more");
         }
         self.pending = pending;
         Ok(Node::Apart(Box::new(node)))
@@ -1140,6 +1193,14 @@ impl<'a> Parser<'a> {
             Some(c) if c != '\0' && (c.is_ascii() || most > 3) => Ok(c),
             _ => Err("an escape that is no plain character"),
         }
+    }
+}
+
+fn is_plain(node: &Node) -> bool {
+    match node {
+        Node::Simple(_) => true,
+        Node::Pipe(nodes) => nodes.iter().all(is_plain),
+        _ => false,
     }
 }
 
