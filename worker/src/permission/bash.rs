@@ -6,120 +6,22 @@
 
 #![deny(clippy::disallowed_methods)]
 
-use std::path::{Path, PathBuf};
+mod call;
+mod words;
 
 use ukai_protocol::policy::{Judgement, RuleList, Source};
 
+use call::{Call, Command, File};
+use words::{is_device, named, suspects_in, words_of};
+
 use super::command::{CommandRule, Hit};
-use super::operand::{self, Kind};
-use super::path::{Resolved, resolve};
+use super::operand::Kind;
+use super::path::Resolved;
 use super::places::Places;
 use super::rule::Rule;
-use super::shell::word::{Atom, Word};
-use super::shell::{self, Reading, Simple};
-use super::{Listed, Lists, NO_ONE, Permission, Subject, classifier, disk};
-
-/// Words of an opaque text that are looked up on the disk; all are compared.
-const WORDS_MAX: usize = 256;
-/// How far a word of an opaque text is followed as the beginning of a command.
-const WINDOW: usize = 64;
-
-/// A command line, understood as far as it can be.
-pub(super) struct Call {
-    reading: Reading,
-    commands: Vec<Command>,
-    /// Commands that may stand in the words of an opaque text.
-    suspects: Vec<Simple>,
-}
-
-struct Command {
-    simple: Simple,
-    files: Vec<File>,
-    /// A file that it reads or writes is not known.
-    unsure: bool,
-}
-
-struct File {
-    kind: Kind,
-    redirect: bool,
-    tree: bool,
-    /// As the model wrote it.
-    shown: String,
-    paths: Vec<Resolved>,
-    unsure: bool,
-    /// Why it cannot be followed to a place.
-    lost: Option<String>,
-}
+use super::{Listed, Lists, NO_ONE, Permission, Subject, classifier, disk, shell};
 
 impl Permission {
-    pub(super) fn read_command(&self, text: &str) -> Call {
-        let reading = shell::read(text, self.places.workdir(), self.places.home());
-        let mut commands: Vec<Command> =
-            reading.commands.iter().map(|simple| self.command(simple, operand::touches(simple))).collect();
-        let mut suspects = Vec::new();
-        if reading.opaque.is_some() {
-            let segments = words_of(text);
-            suspects = suspects_in(&segments);
-            let mut touches = operand::Touches::default();
-            for word in segments.into_iter().flatten().take(WORDS_MAX) {
-                let touch = operand::Touch { kind: Kind::Any, redirect: false, tree: false, hidden: true, word };
-                touches.list.push(touch);
-            }
-            let dirs = vec![self.places.workdir().to_owned()];
-            commands.push(self.command(&Simple { dirs, ..Simple::default() }, touches));
-        }
-        Call { reading, commands, suspects }
-    }
-
-    fn command(&self, simple: &Simple, touches: operand::Touches) -> Command {
-        let files: Vec<File> = touches.list.iter().map(|touch| self.file(touch, &simple.dirs)).collect();
-        let unsure = touches.uncertain || files.iter().any(|file| file.unsure && file.kind != Kind::Any);
-        Command { simple: simple.clone(), files, unsure }
-    }
-
-    fn file(&self, touch: &operand::Touch, dirs: &[PathBuf]) -> File {
-        let word = &touch.word;
-        let mut file = File {
-            kind: touch.kind,
-            redirect: touch.redirect,
-            tree: touch.tree,
-            shown: text_of(word),
-            paths: Vec::new(),
-            unsure: word.is_unknown(),
-            lost: None,
-        };
-        let texts = if touch.kind == Kind::Any { parts_of(&file.shown) } else { vec![file.shown.clone()] };
-        for dir in dirs {
-            for text in texts.iter().filter(|text| !text.is_empty() && !text.contains('\n')) {
-                match resolve(Path::new(text), dir, self.places.home()) {
-                    Ok(resolved) => file.paths.push(resolved),
-                    Err(error) => file.lost = Some(error.to_string()),
-                }
-            }
-            if word.has_glob() {
-                match disk::expand(word, dir) {
-                    None => file.unsure = true,
-                    Some(paths) => {
-                        let found = paths.iter().map(|path| resolve(path, dir, self.places.home()));
-                        file.paths.extend(found.flatten());
-                    }
-                }
-            }
-        }
-        if touch.tree {
-            for folder in file.paths.clone() {
-                let known = disk::below(&folder.real, touch.hidden, |path, is_dir| {
-                    let lexical = path.strip_prefix(&folder.real).map(|rest| folder.lexical.join(rest));
-                    let lexical = lexical.unwrap_or_else(|_| path.to_owned());
-                    file.paths.push(Resolved { lexical, real: path.to_owned(), is_dir });
-                    false
-                });
-                file.unsure |= known.is_none();
-            }
-        }
-        file
-    }
-
     pub(super) fn judge_command(&self, lists: &Lists, call: &Call) -> Judgement {
         let mut unsure = None;
         for listed in &lists.deny {
@@ -347,87 +249,4 @@ pub(super) fn example(rule: &CommandRule, list: RuleList, text: &str, places: &P
             commands.chain(&suspects).any(|command| rule.hits(command) == Hit::Yes)
         }
     }
-}
-
-/// Every word as the beginning of a command.
-fn suspects_in(segments: &[Vec<Word>]) -> Vec<Simple> {
-    let mut suspects = Vec::new();
-    for words in segments {
-        for at in 0..words.len() {
-            let end = words.len().min(at + WINDOW);
-            suspects.push(Simple { words: words[at..end].to_vec(), ..Simple::default() });
-        }
-    }
-    suspects
-}
-
-/// Files that are none.
-fn is_device(path: &Path) -> bool {
-    let text = path.to_string_lossy();
-    matches!(
-        text.as_ref(),
-        "/dev/null"
-            | "/dev/zero"
-            | "/dev/full"
-            | "/dev/random"
-            | "/dev/urandom"
-            | "/dev/stdin"
-            | "/dev/stdout"
-            | "/dev/stderr"
-            | "/dev/tty"
-    ) || text.strip_prefix("/dev/fd/").or_else(|| text.strip_prefix("/proc/")).is_some_and(|rest| {
-        // `/dev/stdout` is a link that leads through `/proc/self/fd`.
-        rest.bytes().all(|byte| byte.is_ascii_digit()) || rest.contains("/fd/")
-    })
-}
-
-/// A word as text; what is not known is one character that no file has.
-fn text_of(word: &Word) -> String {
-    let text = word.atoms.iter().map(|atom| match atom {
-        Atom::Char(c) | Atom::Glob(c) | Atom::Brace(c) => *c,
-        Atom::Unknown | Atom::Split | Atom::Tilde => '\u{fdd0}',
-    });
-    text.collect()
-}
-
-/// The texts in a word of an unknown program that may name a file.
-fn parts_of(text: &str) -> Vec<String> {
-    const LENGTH_MAX: usize = 4096;
-    if text.len() > LENGTH_MAX {
-        return Vec::new();
-    }
-    let mut parts = vec![text.to_owned()];
-    let mut add = |part: &str| {
-        let part = part.trim_start_matches('@');
-        if !part.is_empty() && !parts.iter().any(|known| known == part) {
-            parts.push(part.to_owned());
-        }
-    };
-    add(text);
-    if text.starts_with('-') && !text.starts_with("--") {
-        add(text.get(2..).unwrap_or_default());
-    }
-    if let Some((_, value)) = text.split_once('=') {
-        add(value);
-    }
-    if text.contains([':', ',', '=']) && !text.contains("://") {
-        text.split([':', ',', '=']).for_each(&mut add);
-    }
-    parts
-}
-
-fn named(simple: &Simple) -> String {
-    let name = simple.words.iter().take(3).map(text_of).collect::<Vec<_>>().join(" ");
-    format!("`{}`", name.replace('\u{fdd0}', "…"))
-}
-
-/// The words of a text that could not be read, quotes taken away, line by line and command by command.
-fn words_of(text: &str) -> Vec<Vec<Word>> {
-    let plain: String = text.replace("\\\n", " ").chars().filter(|c| !matches!(c, '\\' | '\'' | '"')).collect();
-    let segments = plain.split([';', '|', '&', '\n', '\r']);
-    let words = segments.map(|segment| {
-        let words = segment.split(|c: char| c.is_whitespace() || "(){}<>`$,=!".contains(c));
-        words.filter(|word| !word.is_empty()).map(Word::of).collect::<Vec<_>>()
-    });
-    words.filter(|words| !words.is_empty()).collect()
 }

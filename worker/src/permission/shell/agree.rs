@@ -60,6 +60,6 @@ fn commands(root: Node<'_>, found: &mut Vec<usize>) {
             "command_substitution" if node.child(0).is_some_and(|open| open.kind() == "`") => continue,
             _ => {}
         }
-        todo.extend((0..node.child_count()).filter_map(|at| node.child(at as u32)));
+        todo.extend((0..node.child_count()).filter_map(|at| node.child(at)));
     }
 }

@@ -5,87 +5,27 @@
 
 #![deny(clippy::disallowed_methods)]
 
+mod row;
+mod shell;
+
+use row::{ROWS, Row, options, row};
+
+use super::Simple;
 use super::git;
 use super::word::{Atom, Word};
-use super::{Input, Simple};
+
+/// A command within another: what is set for it, and its words.
+type Inner = (Vec<(String, Word)>, Vec<Word>);
 
 /// What is inside a wrapper.
 #[derive(Debug, Default)]
 pub struct Inside {
     pub wraps: bool,
-    pub lines: Vec<(Vec<(String, Word)>, Vec<Word>)>,
+    pub lines: Vec<Inner>,
     pub scripts: Vec<String>,
     pub passes_input: bool,
     pub doubt: Option<&'static str>,
 }
-
-/// A wrapper whose command is the rest of its words.
-struct Row {
-    name: &'static str,
-    /// Letters of options without a value, and of those with one.
-    flags: &'static str,
-    valued: &'static str,
-    long: &'static [&'static str],
-    long_valued: &'static [&'static str],
-    /// Operands of its own before the command.
-    skip: usize,
-    /// It only passes on: allowed where what is inside is.
-    plain: bool,
-}
-
-const fn row(name: &'static str, flags: &'static str, valued: &'static str) -> Row {
-    Row { name, flags, valued, long: &[], long_valued: &[], skip: 0, plain: false }
-}
-
-const ROWS: &[Row] = &[
-    Row {
-        long: &["ignore-environment", "null", "debug"],
-        long_valued: &["unset"],
-        plain: true,
-        ..row("env", "i0v", "u")
-    },
-    Row {
-        long: &["preserve-status", "foreground", "verbose"],
-        long_valued: &["kill-after", "signal"],
-        skip: 1,
-        plain: true,
-        ..row("timeout", "v", "ks")
-    },
-    Row { long_valued: &["adjustment"], plain: true, ..row("nice", "", "n") },
-    Row { plain: true, ..row("nohup", "", "") },
-    Row { plain: true, long_valued: &["input", "output", "error"], ..row("stdbuf", "", "ioe") },
-    Row { plain: true, long: &["portability", "verbose", "quiet"], ..row("time", "pvq", "f") },
-    Row { plain: true, ..row("command", "p", "") },
-    Row { plain: true, ..row("builtin", "", "") },
-    row("exec", "cl", "a"),
-    Row {
-        long: &["null", "no-run-if-empty", "verbose", "interactive", "open-tty", "exit", "show-limits"],
-        long_valued: &["arg-file", "delimiter", "max-args", "max-procs", "max-lines", "max-chars", "replace", "eof"],
-        plain: true,
-        ..row("xargs", "0rtpox", "IadELnPs")
-    },
-    Row {
-        long: &["preserve-env", "login", "non-interactive", "set-home", "stdin", "background", "reset-timestamp"],
-        long_valued: &["user", "group", "host", "chdir", "chroot", "prompt", "role", "type", "command-timeout"],
-        ..row("sudo", "AbEHiknPSs", "CDghpRrTtUu")
-    },
-    row("doas", "Lns", "aCu"),
-    row("pkexec", "", ""),
-    Row { plain: true, long: &["ctty", "fork", "wait"], ..row("setsid", "cfw", "") },
-    Row { long_valued: &["userspec", "groups"], skip: 1, ..row("chroot", "", "") },
-    Row {
-        long: &["mount", "uts", "ipc", "net", "pid", "user", "fork", "map-root-user", "mount-proc", "cgroup", "time"],
-        ..row("unshare", "muinpUCTfrc", "SGRw")
-    },
-    Row { plain: true, long_valued: &["class", "classdata"], ..row("ionice", "t", "cn") },
-    Row { plain: true, skip: 1, ..row("taskset", "ac", "") },
-    Row { plain: true, skip: 1, ..row("chrt", "bfior", "") },
-    row("busybox", "", ""),
-    row("toybox", "", ""),
-    row("fakeroot", "", ""),
-    row("chronic", "", ""),
-    row("strace", "fFqvxyC", "aeopPsSu"),
-];
 
 /// Commands that run others in ways that are not followed.
 const UNFOLLOWED: &[&str] = &[
@@ -168,7 +108,7 @@ pub fn inside(command: &Simple) -> Inside {
     let words = &command.words;
     let doubt = |why| Inside { doubt: Some(why), ..Inside::default() };
     match base.as_str() {
-        name if SHELLS.contains(&name) => shell(command, name),
+        name if SHELLS.contains(&name) => shell::shell(command, name),
         "eval" => match joined(&words[1..]) {
             Some(text) if text.contains("cd") => doubt("`eval` that changes the folder"),
             Some(text) => Inside { wraps: true, scripts: vec![text], ..Inside::default() },
@@ -233,7 +173,7 @@ fn tail(row: &Row, command: &Simple) -> Inside {
     if row.skip > 0 && words.get(at - row.skip).is_some_and(Word::may_split) {
         return doubt("a wrapper around what is known only when it runs");
     }
-    if matches!(row.name, "command" | "builtin" | "exec") && inner.first().is_some_and(|word| changes_shell(word)) {
+    if matches!(row.name, "command" | "builtin" | "exec") && inner.first().is_some_and(changes_shell) {
         return doubt("a wrapper around a command that changes the shell");
     }
     if row.name == "xargs" {
@@ -272,54 +212,6 @@ fn changes_shell(word: &Word) -> bool {
                 | "wait"
         )
     })
-}
-
-/// Where the operands begin.
-fn options(row: &Row, words: &[Word]) -> Option<usize> {
-    let mut at = 1;
-    while let Some(word) = words.get(at) {
-        if !word.may_be_flag() {
-            break;
-        }
-        let text = word.literal()?;
-        if text == "-" && row.name == "env" {
-            at += 1;
-            continue;
-        }
-        at += 1;
-        if text == "--" {
-            break;
-        }
-        if let Some(long) = text.strip_prefix("--") {
-            match long.split_once('=') {
-                Some((name, _)) if row.long_valued.contains(&name) || row.long.contains(&name) => {}
-                None if row.long.contains(&long) => {}
-                // xargs alone has long options whose value must be attached.
-                None if row.name == "xargs" && matches!(long, "replace" | "eof" | "max-lines") => {}
-                None if row.long_valued.contains(&long) => at += 1,
-                _ => return None,
-            }
-            continue;
-        }
-        let letters: Vec<char> = text.chars().skip(1).collect();
-        for (place, letter) in letters.iter().enumerate() {
-            if row.flags.contains(*letter) {
-                continue;
-            }
-            // `-i`, `-e` and `-l` of xargs take what is attached, and need nothing.
-            if row.name == "xargs" && matches!(letter, 'i' | 'e' | 'l') {
-                break;
-            }
-            if !row.valued.contains(*letter) {
-                return None;
-            }
-            if place + 1 == letters.len() {
-                at += 1;
-            }
-            break;
-        }
-    }
-    Some(at)
 }
 
 /// The mark of `xargs -I`.
@@ -397,66 +289,5 @@ fn ssh(words: &[Word]) -> Inside {
             Some(text) => Inside { scripts: vec![text], ..Inside::default() },
             None => Inside { doubt: Some("a script that is known only when it runs"), ..Inside::default() },
         },
-    }
-}
-
-/// A shell: its `-c`, or what it is fed.
-fn shell(command: &Simple, name: &str) -> Inside {
-    let words = &command.words;
-    let doubt = |why| Inside { doubt: Some(why), ..Inside::default() };
-    let (mut at, mut script) = (1, false);
-    while let Some(word) = words.get(at) {
-        if !word.may_be_flag() && !word.head().starts_with('+') {
-            break;
-        }
-        let Some(text) = word.literal() else { return doubt("a shell with options that are not known") };
-        at += 1;
-        match text.as_str() {
-            "--" | "-" => break,
-            "--norc" | "--noprofile" | "--posix" => {}
-            "-o" | "+o" => {
-                if !words.get(at).is_some_and(|word| word.is("pipefail") || word.is("errexit") || word.is("nounset")) {
-                    return doubt("a shell with options that are not followed");
-                }
-                at += 1;
-            }
-            text if !text.starts_with("--") && text[1..].bytes().all(|byte| b"ceuxs".contains(&byte)) => {
-                script |= text.contains('c');
-            }
-            "-euo" | "-eo" | "-uo" | "-exo" | "-euxo" if words.get(at).is_some_and(|word| word.is("pipefail")) => {
-                at += 1
-            }
-            "-ceuo" | "-euoc" => return doubt("a shell with options that are not followed"),
-            "--version" | "--help" => return Inside::default(),
-            _ => return doubt("a shell with options that are not followed"),
-        }
-    }
-    let text = if script {
-        match words.get(at) {
-            Some(word) => word.literal(),
-            None => return doubt("a shell without its script"),
-        }
-    } else if words.get(at).is_some_and(|word| !word.is("/dev/stdin")) {
-        // A file: what is in it runs as a command of its own, as any other program.
-        return Inside::default();
-    } else {
-        match &command.input {
-            Input::Nothing => return doubt("a shell that is fed from elsewhere"),
-            Input::Text(word) => word.literal(),
-            Input::Unknown => None,
-        }
-    };
-    let Some(text) = text else { return doubt("a script that is known only when it runs") };
-    // Other shells read some of bash's words in another way.
-    let other = !matches!(name, "bash" | "rbash")
-        && ["$'", "$\"", "&>", "<<<", "[[", "{", "=(", "<(", ">(", "|&", "function"]
-            .iter()
-            .any(|odd| text.contains(odd));
-    let foreign = matches!(name, "zsh" | "fish" | "ksh" | "mksh") || other;
-    Inside {
-        wraps: true,
-        scripts: vec![text],
-        doubt: foreign.then_some("a script for a shell whose words differ"),
-        ..Inside::default()
     }
 }
