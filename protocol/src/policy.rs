@@ -116,6 +116,8 @@ pub enum Source {
     /// It would have been asked, and nobody can be.
     NoOneToAsk,
     PolicyError,
+    /// The built-in list of commands that only read.
+    Classifier,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

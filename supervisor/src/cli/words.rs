@@ -50,6 +50,7 @@ pub fn source(source: &Source) -> String {
         }
         Source::Default => "by ukai itself".to_owned(),
         Source::NoOneToAsk => "nobody to ask".to_owned(),
+        Source::Classifier => "a command that only reads".to_owned(),
         Source::PolicyError => "the tool policy does not load".to_owned(),
     }
 }

@@ -7,10 +7,17 @@
 
 #![deny(clippy::disallowed_methods)]
 
+mod bash;
+mod classifier;
 mod closed;
+pub mod command;
+mod disk;
+mod operand;
+mod options;
 pub mod path;
 pub mod places;
 pub mod rule;
+mod shell;
 
 use std::path::Path;
 
@@ -49,7 +56,6 @@ struct Listed {
 struct Subject<'a> {
     tool: &'a str,
     path: Option<&'a Resolved>,
-    command: Option<&'a str>,
 }
 
 impl Permission {
@@ -57,6 +63,7 @@ impl Permission {
     #[must_use]
     pub fn new(policy: &Policy, workdir: &Path, home: &Path, outputs: &Path) -> Self {
         let mut places = Places::new(workdir, home, outputs);
+        places.open_to_commands(&policy.sandbox);
         let mut rules = match &policy.broken {
             Some(place) => Err(place.clone()),
             None => Lists::parse(policy),
@@ -123,7 +130,10 @@ impl Permission {
             },
         };
         let command = input.0.get("command").and_then(Value::as_str).filter(|_| tool == "Bash");
-        self.verdict(lists, &Subject { tool, path: named.as_ref(), command })
+        if let Some(text) = command {
+            return self.command_verdict(lists, text);
+        }
+        self.verdict(lists, &Subject { tool, path: named.as_ref() })
     }
 
     /// Whether `tool` may show what is in this regular file, of which both the name and the place are known.
@@ -131,7 +141,7 @@ impl Permission {
     pub fn read_allowed(&self, tool: &str, lexical: &Path, real: &Path) -> bool {
         let resolved = Resolved { lexical: lexical.to_owned(), real: real.to_owned(), is_dir: false };
         let Ok(lists) = &self.rules else { return false };
-        let subject = Subject { tool, path: Some(&resolved), command: None };
+        let subject = Subject { tool, path: Some(&resolved) };
         self.verdict(lists, &subject).verdict == policy::Verdict::Allow
     }
 
@@ -145,9 +155,28 @@ impl Permission {
     #[must_use]
     pub fn forbids(&self, tool: &str, lexical: &Path, real: &Path) -> bool {
         let resolved = Resolved { lexical: lexical.to_owned(), real: real.to_owned(), is_dir: false };
-        let subject = Subject { tool, path: Some(&resolved), command: None };
+        let subject = Subject { tool, path: Some(&resolved) };
         let Ok(lists) = &self.rules else { return true };
         lists.deny.iter().any(|listed| self.matches(listed, &subject, RuleList::Deny))
+    }
+
+    /// The verdict on a command line, as long as there is a tool that runs it.
+    fn command_verdict(&self, lists: &Lists, text: &str) -> Judgement {
+        let judgement = self.judge_command(lists, &self.read_command(text));
+        if judgement.verdict == policy::Verdict::Allow && !registry::is_built("Bash") {
+            let why = format!("it would be allowed, but this version of ukai cannot carry out `Bash`. {INSTEAD}");
+            return Judgement::deny(Source::Default, why);
+        }
+        judgement
+    }
+
+    /// The verdict on a command line, whether or not a tool is there to run it.
+    #[cfg(test)]
+    fn judge_bash(&self, text: &str) -> Judgement {
+        match &self.rules {
+            Ok(lists) => self.judge_command(lists, &self.read_command(text)),
+            Err(place) => policy_error(place),
+        }
     }
 
     fn verdict(&self, lists: &Lists, subject: &Subject<'_>) -> Judgement {
@@ -169,8 +198,9 @@ impl Permission {
             && registry::is_built(tool)
             && !self.places.hold(tool, &path.real, path.is_dir)
         {
+            let what = if is_write(tool) { "write" } else { "read" };
             let why = format!(
-                "{shown} leads outside of what `{tool}` may be used on here: what lies below {}.",
+                "{shown} leads outside of what this job may {what}. It may {what} below {}.",
                 self.places.shown(tool).join(", ")
             );
             return Judgement::deny(Source::Default, why);
@@ -188,7 +218,10 @@ impl Permission {
                 Judgement::deny(Source::Default, why)
             }
             // What a tool spilled belongs to the job, and its result promises that it can be read.
-            None if registry::is_built(tool) && subject.path.is_some_and(|path| self.places.is_output(&path.real)) => {
+            None if registry::is_built(tool)
+                && !is_write(tool)
+                && subject.path.is_some_and(|path| self.places.is_output(&path.real)) =>
+            {
                 Judgement::allow(Source::Default)
             }
             None => Judgement::deny(Source::NoOneToAsk, format!("no rule allows {shown} for `{tool}`, {NO_ONE}")),
@@ -199,8 +232,8 @@ impl Permission {
         match &listed.rule {
             Rule::Tool(name) => name == subject.tool,
             Rule::Server(server) => is_of_server(subject.tool, server),
-            // An allow rule on a command says nothing before the shell is parsed: as text it could be walked around.
-            Rule::Command(rule) => list != RuleList::Allow && subject.command.is_some_and(|text| rule.matches(text)),
+            // A command line is judged by what it runs (`bash`), never as text.
+            Rule::Command(_) => false,
             Rule::Path(rule) => {
                 rule.governs(subject.tool)
                     && subject.path.is_some_and(|path| {
@@ -224,6 +257,10 @@ impl Permission {
 const NO_ONE: &str =
     "and there is no one to ask. Go on with what is allowed, or say in your answer what you would have done.";
 const INSTEAD: &str = "Go on with the tools that you were offered.";
+
+fn is_write(tool: &str) -> bool {
+    matches!(tool, "Write" | "Edit")
+}
 
 fn policy_error(place: &str) -> Judgement {
     let why = format!(
@@ -287,16 +324,10 @@ impl Lists {
                 let examples = written.match_examples.iter().map(|example| (example, true));
                 let counter = written.not_match_examples.iter().map(|example| (example, false));
                 for (example, wanted) in examples.chain(counter) {
-                    match listed.example(example, list, places) {
-                        Err(why) => {
-                            return Err(format!("{}: the example `{example}` cannot be checked: {why}", place()));
-                        }
-                        Ok(found) if found != wanted => {
-                            let (is, should) =
-                                if wanted { ("does not match", "should") } else { ("matches", "should not") };
-                            return Err(format!("{}: it {is} the example `{example}`, and {should}", place()));
-                        }
-                        Ok(_) => {}
+                    if listed.example(example, list, places) != wanted {
+                        let (is, should) =
+                            if wanted { ("does not match", "should") } else { ("matches", "should not") };
+                        return Err(format!("{}: it {is} the example `{example}`, and {should}", place()));
                     }
                 }
             }
@@ -306,24 +337,17 @@ impl Lists {
 }
 
 impl Listed {
-    fn example(&self, example: &str, list: RuleList, places: &Places) -> Result<bool, &'static str> {
+    fn example(&self, example: &str, list: RuleList, places: &Places) -> bool {
         match &self.rule {
-            Rule::Tool(_) | Rule::Server(_) => Ok(true),
+            Rule::Tool(_) | Rule::Server(_) => true,
             Rule::Path(rule) => {
                 let named = match Path::new(example).strip_prefix("~") {
                     Ok(rest) => places.home().join(rest),
                     Err(_) => places.workdir().join(example),
                 };
-                Ok(places.matches(rule, &self.base, &path::normalize(&named), false, list))
+                places.matches(rule, &self.base, &path::normalize(&named), false, list)
             }
-            Rule::Command(rule) => {
-                let plain = |c: char| c.is_ascii_alphanumeric() || " -_./=:,+@".contains(c);
-                if example.chars().all(plain) {
-                    Ok(rule.matches(example))
-                } else {
-                    Err("this version parses no shell; keep to plain words")
-                }
-            }
+            Rule::Command(rule) => bash::example(rule, list, example, places),
         }
     }
 }

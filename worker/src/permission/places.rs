@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ukai_protocol::policy::RuleList;
+use ukai_protocol::policy::{RuleList, Sandbox};
 
 use super::path::{normalize, real_path};
 use super::rule::{Anchor, PathRule};
@@ -19,6 +19,8 @@ pub struct Places {
     home: Place,
     outputs: Place,
     named: Vec<Named>,
+    /// What the policy opens to commands besides.
+    opened: Sandbox,
 }
 
 /// A folder as named and as it is.
@@ -53,7 +55,13 @@ fn is_writer(tool: &str) -> bool {
 
 impl Places {
     pub(super) fn new(workdir: &Path, home: &Path, outputs: &Path) -> Self {
-        Places { workdir: Place::new(workdir), home: Place::new(home), outputs: Place::new(outputs), named: Vec::new() }
+        Places {
+            workdir: Place::new(workdir),
+            home: Place::new(home),
+            outputs: Place::new(outputs),
+            named: Vec::new(),
+            opened: Sandbox::default(),
+        }
     }
 
     /// Takes in an allow rule, if it is one that opens a root.
@@ -140,6 +148,35 @@ impl Places {
     pub fn may_create(&self, tool: &str, folder: &Path) -> bool {
         let below = |named: &Named| named.rule.governs(tool) && folder.starts_with(&named.prefix.real);
         !self.is_output(folder) && (folder.starts_with(&self.workdir.real) || self.named.iter().any(below))
+    }
+
+    /// The same for a file that a command names: what the policy opens to commands besides is theirs, too.
+    #[must_use]
+    pub fn hold_for_command(&self, writes: bool, real: &Path, is_dir: bool) -> bool {
+        let Sandbox { read, write, .. } = &self.opened;
+        let opened = write.iter().chain(read.iter().filter(|_| !writes)).any(|folder| real.starts_with(folder));
+        opened || self.hold(if writes { "Edit" } else { "Read" }, real, is_dir)
+    }
+
+    /// Takes in what commands may read and write besides the roots.
+    pub(super) fn open_to_commands(&mut self, sandbox: &Sandbox) {
+        let real = |paths: &[PathBuf]| paths.iter().map(|path| Place::new(path).real).collect();
+        self.opened = Sandbox { read: real(&sandbox.read), write: real(&sandbox.write), ..Sandbox::default() };
+    }
+
+    /// Whether what a deny or ask rule names lies below this folder, or is it: who removes `~` removes `~/.ssh`.
+    #[must_use]
+    pub fn rule_is_below(&self, rule: &PathRule, base: &Place, folder: &Path) -> bool {
+        let prefix = rule.literal_prefix();
+        let root = Place { lexical: "/".into(), real: "/".into() };
+        let anchor = match rule.anchor {
+            Anchor::Root => &root,
+            Anchor::Home => &self.home,
+            Anchor::Base => base,
+            Anchor::Workdir => &self.workdir,
+        };
+        // Without a name before its wildcards it is about anything, and the disk is asked instead.
+        !prefix.is_empty() && anchor.both().into_iter().any(|anchor| anchor.join(&prefix).starts_with(folder))
     }
 
     /// Whether this place is in the job's own `outputs/`.

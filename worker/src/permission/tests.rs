@@ -106,6 +106,7 @@ fn word(judgement: &Judgement) -> String {
         (Verdict::Deny, Source::Default) => "default".to_owned(),
         (Verdict::Deny, Source::NoOneToAsk) => "no_one".to_owned(),
         (Verdict::Deny, Source::PolicyError) => "broken".to_owned(),
+        (Verdict::Deny, Source::Classifier) => "a classifier that denies".to_owned(),
     }
 }
 
@@ -245,7 +246,7 @@ fn what_has_no_rule_has_no_one_to_ask() {
         ("Write", &[("file_path", "src/.env")], "deny Edit(.env*)"),
         ("Write", &[("file_path", "to_env")], "deny Edit(.env*)"),
         ("Write", &[("file_path", "/etc/passwd")], "default"),
-        ("Bash", &[("command", "ls")], "no_one"),
+        ("Bash", &[("command", "make")], "no_one"),
         ("Bash", &[("command", "sudo ls")], "deny Bash(sudo:*)"),
         ("Bash", &[], "no_one"),
         ("Agent", &[("prompt", "x")], "no_one"),
@@ -396,14 +397,17 @@ fn a_policy_that_does_not_load_denies_everything_and_says_where() {
     let mut counter = world.rules(&["Read"], &[], &["Read(.env*)"]);
     counter.deny[0].not_match_examples = vec!["src/.ENV".to_owned()];
     let mut shell = world.rules(&["Read"], &[], &["Bash(rm:*)"]);
-    shell.deny[0].match_examples = vec!["ls; rm x".to_owned()];
+    shell.deny[0].match_examples = vec!["ls; echo rm x".to_owned()];
+    let mut covered = world.rules(&["Read", "Bash(ls:*)"], &[], &[]);
+    covered.allow[1].not_match_examples = vec!["cd x && ls".to_owned(), "(ls; ls -l) | ls".to_owned()];
     for (policy, place) in [
         (named, "policy.yaml:3:1"),
         (world.rules(&["Read", "Raed"], &[], &[]), "rules.allow[1]"),
         (world.rules(&["Read"], &["Read("], &[]), "rules.ask[0]"),
         (example, "does not match the example `lib/x`"),
         (counter, "matches the example `src/.ENV`"),
-        (shell, "cannot be checked"),
+        (shell, "does not match the example `ls; echo rm x`"),
+        (covered, "matches the example `(ls; ls -l) | ls`"),
     ] {
         let permission = world.permission(&policy, "work");
         assert!(permission.broken().is_some_and(|why| why.contains(place)), "{place}: {:?}", permission.broken());
@@ -421,7 +425,9 @@ fn examples_that_hold_let_a_policy_load() {
     policy.allow[1].match_examples = vec!["src/a/b".to_owned(), "./src/x".to_owned()];
     policy.allow[1].not_match_examples = vec!["a/src/b".to_owned(), "src".to_owned()];
     policy.deny[0].match_examples = vec!["git log -3".to_owned()];
-    policy.deny[0].not_match_examples = vec!["git logx".to_owned()];
+    policy.deny[0].match_examples.push("cd x && timeout 5 git -C y log".to_owned());
+    policy.deny[0].match_examples.push("eval \"git log $x\"".to_owned());
+    policy.deny[0].not_match_examples = vec!["git logx".to_owned(), "echo 'git log'".to_owned()];
     policy.deny[1].match_examples = vec!["a/.Env.x".to_owned(), "~/.env".to_owned()];
     assert_eq!(world.permission(&policy, "work").broken(), None);
 }
@@ -438,3 +444,6 @@ fn only_a_rule_without_brackets_hides_a_tool() {
     assert_eq!(word(&permission.judge("Glob", &input(&[("pattern", "*")]))), "default");
     check(&permission, "Grep", ".", "deny Grep");
 }
+
+mod corpus;
+mod fuzz;

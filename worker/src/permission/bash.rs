@@ -1,0 +1,252 @@
+//! The verdict on one command line: what its reading says, held against the rules and the roots (spec §8).
+//!
+//! Deny and ask need one command that matches, allow needs all. Where the reading is opaque, or a word that could make a
+//! deny rule match is known only when it runs, nothing but a rule for every command may allow; and what is denied is
+//! looked for among the words of the text too, so that nothing is allowed for being hard to read.
+
+#![deny(clippy::disallowed_methods)]
+
+mod call;
+mod words;
+
+use ukai_protocol::policy::{Judgement, RuleList, Source};
+
+use call::{Call, Command, File};
+use words::{is_device, named, suspects_in, words_of};
+
+use super::command::{CommandRule, Hit};
+use super::operand::Kind;
+use super::path::Resolved;
+use super::places::Places;
+use super::rule::Rule;
+use super::{Listed, Lists, NO_ONE, Permission, Subject, classifier, disk, shell};
+
+impl Permission {
+    pub(super) fn judge_command(&self, lists: &Lists, call: &Call) -> Judgement {
+        let mut unsure = None;
+        for listed in &lists.deny {
+            match self.speaks(listed, call, RuleList::Deny) {
+                (Hit::Yes, shown) => {
+                    let why = format!("the rule `{}` forbids it: {shown}. Go on without it.", listed.text);
+                    return Judgement::deny(listed.source(RuleList::Deny), why);
+                }
+                (Hit::Maybe, _) => unsure = unsure.or(Some(listed)),
+                (Hit::No, _) => {}
+            }
+        }
+        if let Some(why) = self.outside(call) {
+            return Judgement::deny(Source::Default, why);
+        }
+        for listed in &lists.ask {
+            match self.speaks(listed, call, RuleList::Ask) {
+                (Hit::Yes, shown) => {
+                    let why = format!("the rule `{}` wants a person asked about {shown}, {NO_ONE}", listed.text);
+                    return Judgement::deny(Source::NoOneToAsk, why);
+                }
+                (Hit::Maybe, _) => unsure = unsure.or(Some(listed)),
+                (Hit::No, _) => {}
+            }
+        }
+        let every = |listed: &&Listed| match &listed.rule {
+            Rule::Tool(name) => name == "Bash",
+            Rule::Command(rule) => rule.is_any(),
+            _ => false,
+        };
+        if let Some(listed) = lists.allow.iter().find(every) {
+            return Judgement::allow(listed.source(RuleList::Allow));
+        }
+        if let Some(why) = call.reading.opaque {
+            let why = format!("this command line cannot be read for certain ({why}), {NO_ONE} {PLAINER}");
+            return Judgement::deny(Source::NoOneToAsk, why);
+        }
+        if let Some(listed) = unsure {
+            let why =
+                format!("whether the rule `{}` matches is known only when it runs, {NO_ONE} {PLAINER}", listed.text);
+            return Judgement::deny(Source::NoOneToAsk, why);
+        }
+        self.allowed(lists, call)
+    }
+
+    /// Whether rules and the read-only list together cover all of it.
+    fn allowed(&self, lists: &Lists, call: &Call) -> Judgement {
+        let mut by_rule = None;
+        let mut any = false;
+        for command in &call.commands {
+            let simple = &command.simple;
+            any |= !simple.words.is_empty() || !command.files.is_empty();
+            if command.unsure {
+                let why =
+                    format!("which files {} touches is known only when it runs, {NO_ONE} {PLAINER}", named(simple));
+                return Judgement::deny(Source::NoOneToAsk, why);
+            }
+            for file in command.files.iter().filter(|file| file.redirect && file.kind == Kind::Write) {
+                if file.paths.iter().all(|path| is_device(&path.real)) {
+                    continue;
+                }
+                match lists.allow.iter().find(|listed| self.opens(listed, file)) {
+                    Some(listed) => by_rule = by_rule.or(Some(listed)),
+                    None => {
+                        let why = format!("no rule allows writing {}, {NO_ONE}", file.shown);
+                        return Judgement::deny(Source::NoOneToAsk, why);
+                    }
+                }
+            }
+            let covers = |listed: &&Listed| matches!(&listed.rule, Rule::Command(rule) if rule.covers(simple));
+            if let Some(listed) = lists.allow.iter().find(covers) {
+                by_rule = by_rule.or(Some(listed));
+                continue;
+            }
+            // What only passes on is what it passes on, and that stands in this list too.
+            let passes = simple.wraps
+                && simple.base().is_none_or(|base| base != "find")
+                && simple.assigns.iter().all(|(name, _)| shell::environment::is_harmless(name));
+            if !passes && !self.only_reads(command) {
+                return Judgement::deny(
+                    Source::NoOneToAsk,
+                    format!("no rule allows {} for `Bash`, {NO_ONE}", named(simple)),
+                );
+            }
+        }
+        match by_rule {
+            Some(listed) => Judgement::allow(listed.source(RuleList::Allow)),
+            None if any => Judgement::allow(Source::Classifier),
+            None => Judgement::deny(Source::NoOneToAsk, format!("there is no command in it, {NO_ONE}")),
+        }
+    }
+
+    fn only_reads(&self, command: &Command) -> bool {
+        let simple = &command.simple;
+        if !classifier::is_read_only(simple) {
+            return false;
+        }
+        let git = simple.program().is_some_and(|name| name == "git");
+        let inside = command.files.iter().filter(|file| file.kind == Kind::Any).all(|file| {
+            let far = file.shown.starts_with(['/', '~']) || file.shown.split('/').any(|part| part == "..");
+            !far || file.paths.iter().all(|path| self.places.hold_for_command(false, &path.real, path.is_dir))
+        });
+        inside && (!git || simple.dirs.iter().all(|dir| disk::git_is_its_own(dir, self.places.workdir())))
+    }
+
+    /// Whether an allow rule lets a redirect write its target.
+    fn opens(&self, listed: &Listed, file: &File) -> bool {
+        match &listed.rule {
+            Rule::Tool(name) => matches!(name.as_str(), "Edit" | "Write"),
+            Rule::Path(rule) => {
+                let tool = if rule.governs("Edit") { "Edit" } else { "Write" };
+                !file.paths.is_empty()
+                    && file
+                        .paths
+                        .iter()
+                        .all(|path| self.matches(listed, &Subject { tool, path: Some(path) }, RuleList::Allow))
+            }
+            Rule::Server(_) | Rule::Command(_) => false,
+        }
+    }
+
+    /// What a deny or ask rule says of a call, and about which part of it.
+    fn speaks(&self, listed: &Listed, call: &Call, list: RuleList) -> (Hit, String) {
+        let mut maybe = (Hit::No, String::new());
+        match &listed.rule {
+            Rule::Server(_) => {}
+            Rule::Tool(name) if name == "Bash" => return (Hit::Yes, "`Bash`".to_owned()),
+            Rule::Command(rule) => {
+                let read = call.commands.iter().map(|command| &command.simple);
+                for simple in read.filter(|simple| !simple.words.is_empty()) {
+                    match rule.hits(simple) {
+                        Hit::Yes => return (Hit::Yes, named(simple)),
+                        Hit::Maybe => maybe.0 = Hit::Maybe,
+                        Hit::No => {}
+                    }
+                }
+                if let Some(suspect) = call.suspects.iter().find(|suspect| rule.hits(suspect) == Hit::Yes) {
+                    return (Hit::Yes, named(suspect));
+                }
+            }
+            Rule::Tool(_) | Rule::Path(_) => {
+                for file in call.commands.iter().flat_map(|command| &command.files) {
+                    if self.touches(listed, file, list) {
+                        return (Hit::Yes, file.shown.clone());
+                    }
+                }
+            }
+        }
+        maybe
+    }
+
+    fn touches(&self, listed: &Listed, file: &File, list: RuleList) -> bool {
+        let tools: &[&str] = match file.kind {
+            Kind::Read => &["Read"],
+            Kind::Write => &["Edit", "Write"],
+            Kind::Any => &["Read", "Edit", "Write"],
+        };
+        let device = |path: &Resolved| is_device(&path.real);
+        match &listed.rule {
+            // Of a word that may be no file at all, a rule about all files says nothing.
+            Rule::Tool(name) => {
+                file.kind != Kind::Any && tools.contains(&name.as_str()) && !file.paths.iter().all(device)
+            }
+            Rule::Path(rule) => {
+                let governed = tools.iter().filter(|tool| rule.governs(tool));
+                governed.into_iter().any(|tool| {
+                    file.paths.iter().any(|path| {
+                        self.matches(listed, &Subject { tool, path: Some(path) }, list)
+                            || file.tree && self.covers_rule(listed, path)
+                    })
+                })
+            }
+            Rule::Server(_) | Rule::Command(_) => false,
+        }
+    }
+
+    /// Whether a folder that is touched as a whole holds what the rule names.
+    fn covers_rule(&self, listed: &Listed, path: &Resolved) -> bool {
+        let Rule::Path(rule) = &listed.rule else { return false };
+        [&path.lexical, &path.real].into_iter().any(|folder| self.places.rule_is_below(rule, &listed.base, folder))
+    }
+
+    /// Words about a file that a known command reads or writes outside of the roots.
+    fn outside(&self, call: &Call) -> Option<String> {
+        for command in &call.commands {
+            // What cannot be followed is no file that a word of an unknown command names.
+            for file in command.files.iter().filter(|file| file.kind != Kind::Any) {
+                if let Some(error) = &file.lost {
+                    return Some(format!(
+                        "{} cannot be followed to a place that may be judged: {error}. Name another path.",
+                        file.shown
+                    ));
+                }
+                for path in file.paths.iter().filter(|path| !is_device(&path.real)) {
+                    let (inside, what) = match file.kind {
+                        Kind::Write => (self.places.hold_for_command(true, &path.real, path.is_dir), "write"),
+                        _ => (self.places.hold_for_command(false, &path.real, path.is_dir), "read"),
+                    };
+                    if !inside {
+                        return Some(format!(
+                            "{} leads outside of what this job may {what}. It may {what} below {}.",
+                            file.shown,
+                            self.places.shown(if what == "write" { "Edit" } else { "Read" }).join(", ")
+                        ));
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+const PLAINER: &str = "A plainer command line, one command at a time and without variables, may be allowed.";
+
+/// Whether an example is one that the rule matches.
+pub(super) fn example(rule: &CommandRule, list: RuleList, text: &str, places: &Places) -> bool {
+    let reading = shell::read(text, places.workdir(), places.home());
+    let mut commands = reading.commands.iter().filter(|command| !command.words.is_empty()).peekable();
+    match list {
+        RuleList::Allow if rule.is_any() => true,
+        RuleList::Allow if reading.opaque.is_some() || commands.peek().is_none() => false,
+        RuleList::Allow => commands.all(|command| command.wraps || rule.covers(command)),
+        RuleList::Ask | RuleList::Deny => {
+            let suspects = if reading.opaque.is_some() { suspects_in(&words_of(text)) } else { Vec::new() };
+            commands.chain(&suspects).any(|command| rule.hits(command) == Hit::Yes)
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What the disk says of the words of a command: which files a pattern of the shell names, what lies below a folder that
+//! is read or removed as a whole, and whether git would believe a folder that a model could have written.
+
+#![allow(clippy::disallowed_methods, reason = "the IO of judging a command line")]
+
+use std::path::{Path, PathBuf};
+
+use super::shell::word::{Atom, Word};
+
+/// Names that are looked at for one pattern or one folder. Who names more is asked.
+pub const NAMES_MAX: usize = 4_000;
+
+/// The paths that a word with `*`, `?` or `[…]` becomes in `dir`. `None`: more than are looked at, or unknown text.
+#[must_use]
+pub fn expand(word: &Word, dir: &Path) -> Option<Vec<PathBuf>> {
+    let mut parts: Vec<Vec<Atom>> = vec![Vec::new()];
+    for atom in &word.atoms {
+        match atom {
+            Atom::Unknown | Atom::Split | Atom::Tilde => return None,
+            Atom::Char('/') => parts.push(Vec::new()),
+            other => parts.last_mut()?.push(*other),
+        }
+    }
+    let rooted = word.atoms.first() == Some(&Atom::Char('/'));
+    let mut found = vec![if rooted { PathBuf::from("/") } else { dir.to_owned() }];
+    let mut budget = NAMES_MAX;
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        let literal: Option<String> =
+            part.iter().map(|atom| if let Atom::Char(c) = atom { Some(*c) } else { None }).collect();
+        let mut next = Vec::new();
+        for folder in &found {
+            match &literal {
+                Some(name) => next.push(folder.join(name)),
+                None => {
+                    let Ok(names) = std::fs::read_dir(folder) else { continue };
+                    for name in names.flatten().map(|entry| entry.file_name()) {
+                        budget = budget.checked_sub(1)?;
+                        if name.to_str().is_none_or(|name| fits(part, name)) {
+                            next.push(folder.join(name));
+                        }
+                    }
+                }
+            }
+        }
+        found = next;
+    }
+    Some(found)
+}
+
+/// Whether a name is what the pattern says; a bracket expression is taken for any character.
+fn fits(pattern: &[Atom], name: &str) -> bool {
+    if name.starts_with('.') && pattern.first() != Some(&Atom::Char('.')) {
+        return false;
+    }
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while let Some(atom) = pattern.get(at) {
+        at += 1;
+        match atom {
+            Atom::Glob('*') => tokens.push(None),
+            Atom::Glob('[') => {
+                // A `]` right behind the bracket is one of its characters.
+                let close = pattern[at..].iter().skip(1).position(|atom| *atom == Atom::Char(']'));
+                match close {
+                    Some(close) => at += close + 2,
+                    None => return true,
+                }
+                tokens.push(Some(None));
+            }
+            Atom::Glob(_) => tokens.push(Some(None)),
+            Atom::Char(c) | Atom::Brace(c) => tokens.push(Some(Some(*c))),
+            Atom::Unknown | Atom::Split | Atom::Tilde => return true,
+        }
+    }
+    let name: Vec<char> = name.chars().collect();
+    // Which beginnings of the name the tokens so far can be.
+    let mut reach = vec![false; name.len() + 1];
+    reach[0] = true;
+    for token in &tokens {
+        let mut next = vec![false; name.len() + 1];
+        match token {
+            None => {
+                let first = reach.iter().position(|reached| *reached).unwrap_or(next.len());
+                next.iter_mut().skip(first).for_each(|reached| *reached = true);
+            }
+            Some(wanted) => {
+                for at in 0..name.len() {
+                    next[at + 1] = reach[at] && wanted.is_none_or(|wanted| wanted == name[at]);
+                }
+            }
+        }
+        reach = next;
+    }
+    reach.last().copied().unwrap_or_default()
+}
+
+/// Whether `bad` is true of anything below a folder; `None` if there is more than is looked at.
+#[must_use]
+pub fn below(folder: &Path, hidden: bool, mut bad: impl FnMut(&Path, bool) -> bool) -> Option<bool> {
+    let mut todo = vec![folder.to_owned()];
+    let mut budget = NAMES_MAX;
+    while let Some(folder) = todo.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        for entry in entries.flatten() {
+            budget = budget.checked_sub(1)?;
+            let name = entry.file_name();
+            if !hidden && name.as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let path = entry.path();
+            if bad(&path, is_dir) {
+                return Some(true);
+            }
+            if is_dir {
+                todo.push(path);
+            }
+        }
+    }
+    Some(false)
+}
+
+/// Whether the repository that git finds from `dir` is the job's own, `.git` of the workdir or of a folder above it:
+/// any other could be one that was written to be found, and its configuration names programs.
+#[must_use]
+pub fn git_is_its_own(dir: &Path, workdir: &Path) -> bool {
+    for folder in dir.ancestors() {
+        let own = workdir.starts_with(folder);
+        let git = folder.join(".git");
+        match std::fs::symlink_metadata(&git) {
+            Ok(meta) if meta.is_dir() => return own,
+            // A worktree's: where it points must not be below the workdir.
+            Ok(meta) if meta.is_file() && own => {
+                let text = std::fs::read_to_string(&git).unwrap_or_default();
+                let target = text.strip_prefix("gitdir: ").map(str::trim).unwrap_or_default();
+                let real = super::path::real_path(&folder.join(target));
+                return real.is_ok_and(|real| {
+                    !real.starts_with(workdir) && real.components().any(|part| part.as_os_str() == ".git")
+                });
+            }
+            Ok(_) => return false,
+            Err(_) => {}
+        }
+        // A bare repository needs no `.git`.
+        if folder.join("HEAD").exists() && folder.join("objects").exists() {
+            return false;
+        }
+    }
+    false
+}

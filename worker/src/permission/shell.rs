@@ -1,0 +1,158 @@
+//! What a command line may run, read before any of it runs (spec §8).
+//!
+//! A reading lists every simple command that may run, wherever it stands: in lists, pipelines, loops, functions,
+//! substitutions, here-documents that expand, and inside wrappers such as `env`, `xargs` or `bash -c`. Whatever is not
+//! understood for certain makes the reading *opaque*: it then lists what was found so far, and nobody may conclude that
+//! it is all. Two parsers have to agree: ours, which decodes words, and tree-sitter's grammar of bash (`agree`).
+//!
+//! Deliberately missing: the values of variables. A word that holds one is marked as unknown, and whoever judges it
+//! has to take it for anything.
+
+#![deny(clippy::disallowed_methods)]
+
+mod agree;
+pub mod environment;
+mod flow;
+pub mod git;
+mod parse;
+pub mod word;
+mod wrapper;
+
+use std::path::{Path, PathBuf};
+
+use parse::Parser;
+use word::Word;
+
+/// Bytes of a command line. What is longer is data, and belongs into a file.
+pub const TEXT_BYTES_MAX: usize = 64 * 1024;
+/// Compound commands, substitutions and wrappers within one another: the parser recurses this deep.
+pub const DEPTH_MAX: usize = 32;
+/// Simple commands of one reading.
+pub const COMMANDS_MAX: usize = 256;
+
+/// What the reading has to know of the place where it will run.
+pub struct Surroundings<'a> {
+    pub home: &'a str,
+    /// `None`: `$PWD` is not taken as known.
+    pub workdir: Option<&'a str>,
+    /// The text changes its folder somewhere, so `$PWD` is not known either.
+    pub moves: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct Reading {
+    pub commands: Vec<Simple>,
+    /// Why there may be more than `commands` says; none: it is all.
+    pub opaque: Option<&'static str>,
+}
+
+/// A simple command that may run.
+#[derive(Clone, Debug, Default)]
+pub struct Simple {
+    /// `NAME=value` before it, by an `env` around it too.
+    pub assigns: Vec<(String, Word)>,
+    /// Empty for redirects of a compound command, or where only variables are set.
+    pub words: Vec<Word>,
+    pub redirects: Vec<Redirect>,
+    pub input: Input,
+    /// The folders that it may run in, absolute.
+    pub dirs: Vec<PathBuf>,
+    /// A wrapper that only passes on what it is given: what is inside is judged in its place too.
+    pub wraps: bool,
+}
+
+pub use parse::Redirect;
+
+/// What a command may read on its stdin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Input {
+    /// That of the whole call: `/dev/null`.
+    #[default]
+    Nothing,
+    Text(Word),
+    Unknown,
+}
+
+impl Simple {
+    /// The program's name as written, if it is known.
+    #[must_use]
+    pub fn program(&self) -> Option<String> {
+        self.words.first()?.literal()
+    }
+
+    /// The last part of the program's path.
+    #[must_use]
+    pub fn base(&self) -> Option<String> {
+        let program = self.program()?;
+        Some(program.rsplit('/').next().unwrap_or_default().to_owned())
+    }
+}
+
+/// Reads one command line that will run in `workdir`.
+#[must_use]
+pub fn read(text: &str, workdir: &Path, home: &Path) -> Reading {
+    let (Some(home), Some(folder)) = (home.to_str(), workdir.to_str()) else {
+        return Reading { opaque: Some("the folders of this job are no text"), ..Reading::default() };
+    };
+    let moves = text.contains("cd") || text.contains("pushd") || text.contains("popd");
+    let around = Surroundings { home, workdir: Some(folder), moves };
+    let mut reading = Reading::default();
+    nested(text, &around, &[workdir.to_owned()], &Input::Nothing, 0, &mut reading);
+    reading
+}
+
+/// Adds what a text runs to a reading. `depth` counts the texts within texts.
+fn nested(text: &str, around: &Surroundings<'_>, dirs: &[PathBuf], input: &Input, depth: usize, reading: &mut Reading) {
+    let doubt = if text.len() > TEXT_BYTES_MAX {
+        Some("it is too long")
+    } else if depth > DEPTH_MAX {
+        Some("it is nested too deeply")
+    } else if text.chars().any(|c| (c.is_control() && c != '\n' && c != '\t') || is_mark(c)) {
+        Some("it holds a character that a command line should not")
+    } else {
+        None
+    };
+    if doubt.is_some() {
+        reading.opaque = reading.opaque.or(doubt);
+        return;
+    }
+    let mut parser = Parser::new(text, around, depth);
+    let found = parser.program();
+    let doubt = parser.doubt.or_else(|| found.as_ref().err().copied());
+    reading.opaque = reading.opaque.or(doubt);
+    let Ok(node) = found else { return };
+    if doubt.is_none() && !agree::agree(text, &parser.hidden, &parser.starts) {
+        reading.opaque = reading.opaque.or(Some("two readings of it differ"));
+    }
+    let from = reading.commands.len();
+    flow::flatten(&node, dirs, input, around, reading);
+    let mut at = from;
+    while at < reading.commands.len() {
+        let outer = reading.commands[at].clone();
+        let inside = wrapper::inside(&outer);
+        reading.commands[at].wraps = inside.wraps;
+        reading.opaque = reading.opaque.or(inside.doubt);
+        for (assigns, words) in inside.lines {
+            let input = if inside.passes_input { outer.input.clone() } else { Input::Unknown };
+            let dirs = outer.dirs.clone();
+            reading.commands.push(Simple { assigns, words, input, dirs, ..Simple::default() });
+        }
+        for script in inside.scripts {
+            nested(&script, around, &outer.dirs, &Input::Unknown, depth + 1, reading);
+        }
+        if reading.commands.len() > COMMANDS_MAX {
+            reading.opaque = reading.opaque.or(Some("it holds too many commands"));
+            return;
+        }
+        at += 1;
+    }
+}
+
+/// Characters that stand for what is not known where words are compared: no text may hold them.
+#[must_use]
+pub fn is_mark(c: char) -> bool {
+    matches!(c, '\u{fdd0}'..='\u{fdef}')
+}
+
+#[cfg(test)]
+mod tests;
