@@ -80,10 +80,9 @@ fn some_names_stand_in_one_file_only() {
 /// Elsewhere a command would be told without the state directory that it needs, or with half of an id.
 #[test]
 fn what_is_told_to_be_typed_is_built_in_one_place() {
-    let verbs =
-        ["ack", "attach", "cancel", "demo", "doctor", "logs", "ls", "notify", "pause", "policy", "providers"]
-            .into_iter()
-            .chain(["quarantine", "report", "results", "resume", "run", "script", "serve", "show", "submit", "unpause"]);
+    let verbs = ["ack", "attach", "cancel", "demo", "doctor", "logs", "ls", "notify", "pause", "policy", "providers"]
+        .into_iter()
+        .chain(["quarantine", "report", "results", "resume", "run", "script", "serve", "show", "submit", "unpause"]);
     let told: Vec<String> = verbs.flat_map(|verb| ["`", "type: "].map(|mark| format!("{mark}ukai {verb}"))).collect();
     for (path, text) in CRATES.iter().flat_map(|krate| sources(krate)) {
         if path.iter().any(|part| part == "tests" || part == "tests.rs" || part == "testing.rs") {

@@ -138,7 +138,7 @@ fn what_holds_is_listed_with_who_wrote_it() {
 
     let (code, json) = home.ukai_json(&[&args[..], &["--output", "json"]].concat());
     assert_eq!((code, &json["type"], &json["broken"]), (0, &"policy".into(), &serde_json::json!([])), "{json}");
-    assert_eq!(json["ignored"].as_array().map(Vec::len), Some(2), "{json}");
+    assert_eq!(json["notes"].as_array().map(Vec::len), Some(2), "{json}");
     let last = json["rules"].as_array().expect("rules").iter().rfind(|rule| rule["list"] == "deny").expect("a rule");
     assert_eq!(last, &serde_json::json!({"list": "deny", "rule": "Glob", "from": "--deny", "line": null}));
 
@@ -194,29 +194,44 @@ fn a_policy_is_tested_rule_by_rule_and_case_by_case() {
     assert!(code == Some(3) && text.matches("FAILED").count() == 2 && text.contains("missing.yaml"), "{text}");
 }
 
+/// Of what `ukai doctor` says of the sandbox: whether it is as it should be, and the words.
+fn of_sandbox(home: &Home, key: &str) -> Option<(bool, String)> {
+    let (code, report) = home.ukai_json(&["doctor", "--output", "json"]);
+    assert_eq!(code, 0, "{report}");
+    let facts = report["facts"].as_array().expect("facts");
+    let fact = facts.iter().find(|fact| fact["topic"] == "sandbox" && fact["key"] == key)?;
+    Some((fact["ok"].as_bool()?, fact["value"].as_str()?.to_owned()))
+}
+
 #[test]
 fn doctor_says_what_confines_commands() {
-    let home = Home::new();
-    let sandbox = |key: &str| {
-        let (code, report) = home.ukai_json(&["doctor", "--output", "json"]);
-        assert_eq!(code, 0);
-        let facts = report["facts"].as_array().expect("facts").clone();
-        let fact = facts.into_iter().find(|fact| fact["topic"] == "sandbox" && fact["key"] == key);
-        fact.unwrap_or_default()
-    };
+    let mut home = Home::new();
     for key in ["landlock", "namespaces", "seccomp", "commands", "bash"] {
-        assert!(sandbox(key)["value"].is_string(), "{key}");
+        assert!(of_sandbox(&home, key).is_some(), "{key}");
     }
     // Whatever this machine has: what follows is one of the two.
-    let commands = sandbox("commands")["value"].as_str().expect("text").to_owned();
+    let (_, commands) = of_sandbox(&home, "commands").expect("a fact");
     assert!(commands.starts_with("run confined by") || commands.contains("`sandbox: off`"), "{commands}");
-    assert_eq!(sandbox("policy"), Value::Null);
+    assert_eq!(of_sandbox(&home, "policy"), None);
+
+    for has_namespaces in [false, true] {
+        home.on_an_old_kernel(has_namespaces);
+        let (ok, landlock) = of_sandbox(&home, "landlock").expect("a fact");
+        assert!(!ok && landlock.starts_with("no: "), "{landlock}");
+        let (ok, commands) = of_sandbox(&home, "commands").expect("a fact");
+        assert!(!ok && commands.contains("no job with commands starts") && commands.contains("Landlock"), "{commands}");
+        if !has_namespaces {
+            let (ok, namespaces) = of_sandbox(&home, "namespaces").expect("a fact");
+            assert!(!ok && namespaces.contains("unshare"), "{namespaces}");
+        }
+    }
 
     let users = "version: 1\nsandbox: off\nrules: {}\n";
     std::fs::write(home.path().join("config/ukai/tool_policy.yaml"), users).expect("the user's policy");
-    let policy = sandbox("policy");
-    assert!(policy["ok"] == false && policy["value"].as_str().is_some_and(|text| text.starts_with("off")), "{policy}");
-    assert!(sandbox("commands")["value"].as_str().is_some_and(|text| text.starts_with("run unconfined")));
+    let (ok, policy) = of_sandbox(&home, "policy").expect("a fact");
+    assert!(!ok && policy.starts_with("off"), "{policy}");
+    let (_, commands) = of_sandbox(&home, "commands").expect("a fact");
+    assert!(commands.starts_with("run unconfined"), "{commands}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use ukai_protocol::one_shot::{SandboxAnswer, SandboxRequest};
 
 use crate::host::{self, Begun, Host};
-use crate::sandbox::{self, Confine, LANDLOCK_ABI_MIN};
+use crate::sandbox::{self, Confine, Held, LANDLOCK_ABI_MIN};
 use crate::tool::shells;
 use crate::{EX_USAGE, USAGE, fail, one_shot};
 
@@ -30,17 +30,27 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
 
 fn answer(SandboxRequest { network }: SandboxRequest, host: &Host) -> SandboxAnswer {
     let confine = Confine { network, ..Confine::default() };
-    let entered = host.enter(|| Some(confine)).map(|held| held.missing);
+    let entered = host.enter(|| Some(confine.clone()));
     host.close();
     // The namespaces before the filter, which forbids to make any.
-    let namespaces = sandbox::granted();
+    let (landlock_abi, namespaces) = (sandbox::landlock_abi(), sandbox::granted());
+    let seccomp = sandbox::seccomp();
     SandboxAnswer {
-        landlock_abi: sandbox::landlock_abi(),
+        landlock_abi,
         landlock_abi_min: LANDLOCK_ABI_MIN,
         namespaces,
-        seccomp: sandbox::seccomp(),
-        entered,
+        seccomp,
+        entered: entered.and_then(|held| goes_without(held, &confine)),
         bash: shells::bash().map(PathBuf::from),
         bash_places: shells::SHELLS.map(PathBuf::from).to_vec(),
     }
+}
+
+/// What could not be had. Without namespaces a host leaves it to each command to confine itself: so does this process.
+fn goes_without(held: Held, confine: &Confine) -> Result<Vec<String>, String> {
+    let Held { namespaces, mut missing, .. } = held;
+    if !namespaces {
+        sandbox::confine(confine, false, &mut missing).map_err(|error| error.to_string())?;
+    }
+    Ok(missing)
 }

@@ -119,8 +119,11 @@ pub(crate) fn from_prompt(
 /// What would hold for a job with these flags and no file, whatever it is to do.
 pub(crate) fn ground(context: &Context, flags: &Flags, notes: &mut Vec<String>) -> Result<Ground, Failure> {
     let asked = Asked::new(context, JobFile::default(), None, flags, Written::Out)?;
-    let ground =
-        Sources::of(context, &asked, flags, notes)?.at(&asked.workdir(flags.workdir.as_deref()), &asked.workdir_said_by, notes)?;
+    let ground = Sources::of(context, &asked, flags, notes)?.at(
+        &asked.workdir(flags.workdir.as_deref()),
+        &asked.workdir_said_by,
+        notes,
+    )?;
     tidy(notes);
     Ok(ground)
 }

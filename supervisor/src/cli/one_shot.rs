@@ -77,8 +77,7 @@ async fn exchange(child: &mut process::Child, request: &[u8]) -> io::Result<(Vec
             other => other,
         }
     };
-    let (asked, answer, stderr) =
-        tokio::join!(asked, all(stdout, ANSWER_BYTES_MAX), all(stderr, STDERR_BYTES_MAX));
+    let (asked, answer, stderr) = tokio::join!(asked, all(stdout, ANSWER_BYTES_MAX), all(stderr, STDERR_BYTES_MAX));
     asked?;
     Ok((answer?, stderr?))
 }

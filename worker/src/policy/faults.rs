@@ -40,22 +40,18 @@ pub(super) fn of(policy: &Policy, bind: impl Fn(&Policy) -> Permission) -> Vec<R
 /// The rule once for each of its examples, with that one alone.
 fn examples(rule: &policy::Rule) -> impl Iterator<Item = policy::Rule> {
     let bare = || policy::Rule::new(rule.text.clone(), rule.base.clone());
-    let matching = rule.match_examples.iter().map(move |example| policy::Rule {
-        match_examples: vec![example.clone()],
-        ..bare()
-    });
-    let others = rule.not_match_examples.iter().map(move |example| policy::Rule {
-        not_match_examples: vec![example.clone()],
-        ..bare()
-    });
+    let matching =
+        rule.match_examples.iter().map(move |example| policy::Rule { match_examples: vec![example.clone()], ..bare() });
+    let others = rule
+        .not_match_examples
+        .iter()
+        .map(move |example| policy::Rule { not_match_examples: vec![example.clone()], ..bare() });
     matching.chain(others)
 }
 
 /// The rules that open roots, without their examples: what a pattern without a slash is held against depends on them.
 fn roots(policy: &Policy) -> Vec<policy::Rule> {
-    let opens = |rule: &&policy::Rule| {
-        matches!(Rule::parse(&rule.text), Ok(Rule::Path(path)) if matches!(path.anchor, Anchor::Root | Anchor::Home))
-    };
+    let opens = |rule: &&policy::Rule| matches!(Rule::parse(&rule.text), Ok(Rule::Path(path)) if matches!(path.anchor, Anchor::Root | Anchor::Home));
     let bare = |rule: &policy::Rule| policy::Rule::new(rule.text.clone(), rule.base.clone());
     policy.allow.iter().filter(opens).map(bare).collect()
 }

@@ -73,7 +73,8 @@ impl Shells {
 
     /// Starts a command line in the workdir. The error is for the model.
     pub fn start(&self, command: &str) -> Result<Running, String> {
-        let bash = bash().ok_or("there is no bash on this machine, and a command is judged as bash reads it; install it")?;
+        let bash =
+            bash().ok_or("there is no bash on this machine, and a command is judged as bash reads it; install it")?;
         self.enter()?;
         let (host, about) = self.host.as_ref().ok_or(NO_HOST)?;
         let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;

@@ -21,8 +21,7 @@ pub(super) async fn facts(traced: &Traced) -> Vec<Fact> {
 }
 
 fn described(answer: &SandboxAnswer, on: bool) -> Vec<Fact> {
-    let SandboxAnswer { landlock_abi: abi, landlock_abi_min: min, namespaces, seccomp, bash, bash_places, .. } =
-        answer;
+    let SandboxAnswer { landlock_abi: abi, landlock_abi_min: min, namespaces, seccomp, bash, bash_places, .. } = answer;
     let landlock = match abi {
         0 => bad(TOPIC, "landlock", "no: this kernel has none, or it is switched off", FILES),
         abi if abi < min => bad(TOPIC, "landlock", format!("ABI {abi}; alone it would have to be {min}"), FILES),
@@ -55,12 +54,15 @@ const FILES: &str = "holds what commands read and write";
 fn commands(answer: &SandboxAnswer, on: bool) -> Fact {
     const KEY: &str = "commands";
     if !on {
-        let could = if answer.entered.is_ok() { "they could be confined here" } else { "here they could not be confined" };
+        let could =
+            if answer.entered.is_ok() { "they could be confined here" } else { "here they could not be confined" };
         return fact(TOPIC, KEY, format!("run unconfined, as the policy says; {could}"), "");
     }
     let missing = match &answer.entered {
-        // It ends with what to do.
-        Err(why) => return bad(TOPIC, KEY, format!("cannot be confined, so none is started: {why}"), ""),
+        Err(why) => {
+            let what = "cannot be confined: no job with commands starts, unless its policy says `sandbox: off`";
+            return bad(TOPIC, KEY, format!("{what}: {why}"), "");
+        }
         Ok(missing) => missing,
     };
     let namespaces = if answer.namespaces.is_ok() { ", namespaces" } else { "" };
@@ -108,11 +110,11 @@ mod tests {
             ("no seccomp", SandboxAnswer { seccomp: Err("x".into()), ..answer() }, true, "seccomp", false, "no: x"),
             (
                 "nothing",
-                SandboxAnswer { entered: Err("set `sandbox: off`".into()), ..answer() },
+                SandboxAnswer { entered: Err("no Landlock".into()), ..answer() },
                 true,
                 "commands",
                 false,
-                "cannot be confined, so none is started: set `sandbox: off`",
+                "unless its policy says `sandbox: off`: no Landlock",
             ),
             ("off", answer(), false, "commands", true, "run unconfined"),
             ("no bash", SandboxAnswer { bash: None, ..answer() }, true, "bash", false, "/bin/bash, /usr/bin/bash"),

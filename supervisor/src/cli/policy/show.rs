@@ -56,7 +56,8 @@ fn text(ground: &Ground, faults: &[String]) -> String {
 
 fn each(ground: &Ground) -> impl Iterator<Item = (RuleList, &Rule, Option<&Origin>)> {
     let Traced { policy, origins, .. } = &ground.traced;
-    let of = move |list| rules(policy, list).iter().enumerate().map(move |(at, rule)| (list, rule, origins.of(list, at)));
+    let of =
+        move |list| rules(policy, list).iter().enumerate().map(move |(at, rule)| (list, rule, origins.of(list, at)));
     LISTS.into_iter().flat_map(of)
 }
 
@@ -98,7 +99,7 @@ fn as_json(ground: &Ground, faults: &[String], notes: &[String]) -> Value {
         "ask_timeout_ms": ask_timeout_ms,
         "provider_priority": provider_priority,
         "disabled_tools": disabled_tools,
-        "ignored": notes,
+        "notes": notes,
     })
 }
 

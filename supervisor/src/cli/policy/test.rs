@@ -57,11 +57,7 @@ fn read(context: &Context, file: &Path) -> Result<Vec<Case>, Failure> {
 }
 
 /// Each with the folder in which it is tried.
-fn policies(
-    context: &Context,
-    files: &[PathBuf],
-    workdir: Option<PathBuf>,
-) -> Result<Vec<(Traced, PathBuf)>, Failure> {
+fn policies(context: &Context, files: &[PathBuf], workdir: Option<PathBuf>) -> Result<Vec<(Traced, PathBuf)>, Failure> {
     if files.is_empty() {
         let (ground, notes) = ground(context, Of { workdir, ..Of::default() })?;
         say(&notes);
