@@ -23,7 +23,15 @@ const STDERR_BYTES_MAX: usize = 16 * 1024;
 
 /// Asks `ukai-worker` with these words.
 pub(super) async fn ask<A: DeserializeOwned>(words: &[&str], request: &impl Serialize) -> Result<A, Failure> {
-    let program = worker_program()?;
+    ask_of(worker_program()?, words, request, WITHIN).await
+}
+
+async fn ask_of<A: DeserializeOwned>(
+    program: PathBuf,
+    words: &[&str],
+    request: &impl Serialize,
+    within: Duration,
+) -> Result<A, Failure> {
     let asking = format!("asking {} {}", program.display(), words.join(" "));
     let failed = |why: &dyn std::fmt::Display| Failure::failed(format!("{asking}: {why}"));
     let request = serde_json::to_vec(request).map_err(|error| failed(&error))?;
@@ -32,7 +40,7 @@ pub(super) async fn ask<A: DeserializeOwned>(words: &[&str], request: &impl Seri
         return Err(failed(&format!("{why}; ask with fewer cases, or of a smaller policy")));
     }
     let mut child = start(worker(program, words)).map_err(|error| failed(&error))?;
-    let heard = tokio::time::timeout(WITHIN, exchange(&mut child, &request)).await;
+    let heard = tokio::time::timeout(within, exchange(&mut child, &request)).await;
     if heard.is_err() {
         // It may just have ended: then there is nothing to kill.
         let _ = child.kill();
@@ -40,7 +48,7 @@ pub(super) async fn ask<A: DeserializeOwned>(words: &[&str], request: &impl Seri
     let ended = child.wait().map_err(|error| failed(&error))?;
     let (answer, stderr) = match heard {
         Ok(heard) => heard.map_err(|error| failed(&error))?,
-        Err(_) => return Err(failed(&format!("no answer within {} s; does a file system hang?", WITHIN.as_secs()))),
+        Err(_) => return Err(failed(&format!("no answer within {} s; does a file system hang?", within.as_secs()))),
     };
     if !ended.success() {
         let stderr = String::from_utf8_lossy(&stderr);
@@ -88,5 +96,38 @@ async fn all(from: impl AsyncRead + Unpin, bytes_max: usize) -> io::Result<Vec<u
     match bytes.len() > bytes_max {
         true => Err(io::Error::other(format!("it says more than {bytes_max} bytes"))),
         false => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes of asking a shell that does this.
+    async fn asked(script: &str, request: &str, within: Duration) -> Result<String, String> {
+        let answer = ask_of("/bin/sh".into(), &["-c", script], &request, within).await;
+        answer.map_err(|failure| failure.text)
+    }
+
+    #[tokio::test]
+    async fn an_answer_comes_whole_or_it_is_said_why_not() {
+        let long = "x".repeat(200_000);
+        assert_eq!(asked("cat", &long, WITHIN).await.as_deref(), Ok(&*long), "longer than a pipe");
+        for (quirk, script, part) in [
+            ("it fails", "echo why >&2; exit 3", "why"),
+            ("it hears nothing", "exec <&-; exit 3", "exit status: 3"),
+            ("it speaks no JSON", "echo hello", "its answer is none"),
+            ("it says nothing", "exit 0", "its answer is none"),
+            ("it never ends", "yes", "more than"),
+            ("it is killed", "kill -9 $$", "signal: 9"),
+        ] {
+            let refused = asked(script, &long, WITHIN).await.expect_err(quirk);
+            assert!(refused.contains(part) && refused.contains("/bin/sh -c"), "{quirk}: {refused}");
+        }
+        let refused = asked("exec sleep 60", "", Duration::from_millis(50)).await.expect_err("it hangs");
+        assert!(refused.contains("no answer within"), "{refused}");
+        let huge = "x".repeat(REQUEST_BYTES_MAX);
+        let refused = asked("cat", &huge, WITHIN).await.expect_err("a question too long");
+        assert!(refused.contains("at most"), "{refused}");
     }
 }
