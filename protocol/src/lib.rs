@@ -22,7 +22,8 @@ pub mod command;
 pub mod control;
 pub mod session;
 
-// A question to a provider that belongs to no job.
+// Questions that belong to no job: to a provider, and to the worker's program itself.
+pub mod one_shot;
 pub mod probe;
 
 // How words become bytes: sealed on disk, framed on a socket or in a pipe.

@@ -128,6 +128,17 @@ pub enum RuleList {
     Deny,
 }
 
+impl RuleList {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RuleList::Allow => "allow",
+            RuleList::Ask => "ask",
+            RuleList::Deny => "deny",
+        }
+    }
+}
+
 /// A verdict with its source and, where it denies, the words that the model is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judgement {

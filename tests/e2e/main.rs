@@ -18,6 +18,7 @@ mod keys;
 mod limits;
 mod notify;
 mod pause;
+mod policy;
 mod probe;
 mod providers;
 mod quarantine;

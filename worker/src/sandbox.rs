@@ -85,6 +85,11 @@ pub fn confine(confine: &Confine, has_namespaces: bool, missing: &mut Vec<String
     syscalls::forbid(confine.network)
 }
 
+/// Whether this kernel takes the filter of calls. Keeps it on: for a process that does nothing else.
+pub fn seccomp() -> Result<(), String> {
+    privileges::give_up().and_then(|()| syscalls::forbid(Network::Off)).map_err(|error| error.to_string())
+}
+
 /// Why nothing can be started on this machine, and what to do.
 #[must_use]
 pub fn cannot(landlock_abi: u32, missing: &[String]) -> String {

@@ -3,7 +3,7 @@
 //! Order: defaults, `ukai.toml`, job file, flags; then files found in the workdir and the current folder, which only
 //! narrow. All of it is read here, once: the job runs on what held when it was submitted.
 
-mod ground;
+pub(in crate::cli) mod ground;
 mod list;
 
 use std::io::{self, Read as _};
@@ -114,6 +114,18 @@ pub(crate) fn from_prompt(
     let spec = Asked::new(context, job, None, flags, Written::Out)?.resolve(context, flags, notes)?;
     tidy(notes);
     Ok(spec)
+}
+
+/// What would hold for a job with these flags and no file, whatever it is to do.
+pub(crate) fn ground(context: &Context, flags: &Flags, notes: &mut Vec<String>) -> Result<Ground, Failure> {
+    let asked = Asked::new(context, JobFile::default(), None, flags, Written::Out)?;
+    let ground = Sources::of(context, &asked, flags, notes)?.at(
+        &asked.workdir(flags.workdir.as_deref()),
+        &asked.workdir_said_by,
+        notes,
+    )?;
+    tidy(notes);
+    Ok(ground)
 }
 
 fn check_one_name(files: &[PathBuf], flags: &Flags) -> Result<(), Failure> {
@@ -240,7 +252,7 @@ fn spec(job: JobFile, ground: &Ground, unnamed: impl FnOnce(&str) -> String) -> 
         priority: job.priority.unwrap_or(PRIORITY_DEFAULT),
         needs_tools: job.needs_tools.unwrap_or(mode == Mode::Loop),
         limits: ground.limits,
-        policy: ground.policy.clone(),
+        policy: ground.traced.policy.clone(),
         batch: None,
     }
 }

@@ -18,6 +18,7 @@ mod logs;
 mod ls;
 mod notify;
 mod pause;
+mod policy;
 mod providers;
 mod quarantine;
 mod report;
@@ -39,6 +40,7 @@ mod follow;
 mod job;
 mod json;
 mod offline;
+mod one_shot;
 mod print;
 mod progress;
 mod records;
@@ -153,6 +155,8 @@ enum Verb {
     Quarantine(quarantine::Args),
     /// See how providers stand, ask them, or believe in them again
     Providers(providers::Args),
+    /// Show what a job may do here, ask what becomes of a call, and test a policy
+    Policy(policy::Args),
     /// Six figures of a period against the one before, and a Go/No-Go page
     Report(report::Args),
     /// Say what is in force here, where it comes from and what is missing
@@ -232,6 +236,7 @@ fn perform(Meant { global, first, verb }: Meant) -> Result<u8, Failure> {
             Verb::Quarantine(args) => quarantine::quarantine(&context, args),
             Verb::Providers(args) => providers::providers(&context, args).await,
             Verb::Report(args) => report::report(&context, &args),
+            Verb::Policy(args) => policy::policy(&context, args).await,
             Verb::Doctor => doctor::doctor(&context).await,
             Verb::Demo(_) | Verb::Script(_) | Verb::Completions(_) => Ok(0),
         }

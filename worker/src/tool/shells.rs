@@ -23,7 +23,7 @@ use crate::sandbox::{self, Held};
 /// Commands in the background at a time: each has a thread that listens to it.
 pub const BACKGROUND_MAX: usize = 8;
 /// Where a shell is looked for; the owner's PATH is for what it runs.
-const SHELLS: [&str; 4] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/run/current-system/sw/bin/bash"];
+pub const SHELLS: [&str; 4] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/run/current-system/sw/bin/bash"];
 
 /// All that commands of one job have in common.
 pub struct Shells {
@@ -73,9 +73,8 @@ impl Shells {
 
     /// Starts a command line in the workdir. The error is for the model.
     pub fn start(&self, command: &str) -> Result<Running, String> {
-        let bash = SHELLS.iter().map(Path::new).find(|path| path.is_file());
         let bash =
-            bash.ok_or("there is no bash on this machine, and a command is judged as bash reads it; install it")?;
+            bash().ok_or("there is no bash on this machine, and a command is judged as bash reads it; install it")?;
         self.enter()?;
         let (host, about) = self.host.as_ref().ok_or(NO_HOST)?;
         let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
@@ -166,6 +165,12 @@ impl Shells {
     fn background(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Background>>> {
         self.background.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The shell of this machine, if it has one.
+#[must_use]
+pub fn bash() -> Option<&'static Path> {
+    SHELLS.iter().map(Path::new).find(|path| path.is_file())
 }
 
 const NO_HOST: &str = "this process starts no commands";
