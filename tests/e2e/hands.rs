@@ -93,7 +93,7 @@ fn every_command_returns_with_the_status_that_it_has() {
         ("trap '' TERM; sleep 300", "failed", "its time was over"),
         ("printf '\\033[31mred\\000'", "ok", "␛[31mred␀"),
         ("tty; [ -t 0 ] || echo none", "ok", "not a tty\nnone"),
-        ("pwd; cd /; pwd", "ok", "\n/\n"),
+        ("mkdir -p sub; cd sub; pwd", "ok", "/work/sub\n"),
         ("nosuchcommand", "failed", "[exit code 127]"),
     ];
     for who in ALL {
@@ -112,18 +112,24 @@ fn every_command_returns_with_the_status_that_it_has() {
 #[test]
 fn a_gigabyte_is_shown_by_its_ends_and_costs_no_memory() {
     let (home, _script) =
-        home(As::WhoeverTests, &script(&["echo begin; head -c 1000000000 /dev/zero; echo end"], 120_000));
+        home(As::WhoeverTests, &script(&["echo begin; head -c 1000000000 /dev/zero; echo end"], 600_000));
     let mut run = home.command(&RUN).env("LAB_KEY", KEY).spawn().expect("ukai runs");
     let mut most = 0;
-    let ended = wait::until("the job to end", || {
+    // A debug build on a busy machine needs more than the patience of other tests.
+    let deadline = Instant::now() + Duration::from_secs(240);
+    let ended = loop {
         for worker in home.workers() {
             let status = std::fs::read_to_string(format!("/proc/{worker}/status")).unwrap_or_default();
             let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
             let kb = resident.and_then(|text| text.trim().trim_end_matches(" kB").parse::<u64>().ok());
             most = most.max(kb.unwrap_or(0));
         }
-        run.try_wait().expect("a child")
-    });
+        if let Some(ended) = run.try_wait().expect("a child") {
+            break ended;
+        }
+        assert!(Instant::now() < deadline, "the job does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    };
     assert_eq!(ended.code(), Some(0));
     let [data] = &finished(&home)[..] else { panic!("one call") };
     let output = data["output"].as_str().expect("text");
@@ -207,7 +213,11 @@ fn a_command_reaches_nothing_that_is_not_the_jobs() {
         let mut home = Home::new();
         let state = home.state_dir().display().to_string();
         let commands = commands.map(|command| command.replace("{state}", &state));
-        let script = Script::serve(home.path(), &self::script(&commands.each_ref().map(String::as_str), 5_000));
+        // What a script does no rule sees: only the kernel is left.
+        let names: Vec<String> = (0..commands.len()).map(|at| format!("bash case{at}.sh")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        commands.iter().enumerate().for_each(|(at, command)| home.file(&format!("case{at}.sh"), command));
+        let script = Script::serve(home.path(), &self::script(&names, 5_000));
         home.configure(&format!("{}api_key_env = \"LAB_KEY\"\n", lab(&script, "openai")));
         std::fs::create_dir_all(home.path().join(".ssh")).expect("a folder");
         std::fs::write(home.path().join(".ssh/id_rsa"), "PRIVATE-7788").expect("a file");
@@ -244,6 +254,38 @@ fn a_command_reaches_nothing_that_is_not_the_jobs() {
             );
         }
         check_no_key(&home.state_dir());
+    }
+}
+
+#[test]
+fn what_a_rule_denies_is_not_even_started() {
+    let cases = [
+        ("rm -rf ~", "Bash(rm -rf:*)"),
+        ("echo; sudo ls", "Bash(sudo:*)"),
+        ("ls && timeout 5 bash -c 'rm --force -r .'", "Bash(rm -rf:*)"),
+        ("git -C . push --force", "Bash(git push --force:*)"),
+        ("cat ~/.ssh/id_rsa", "Read(~/.ssh/**)"),
+        ("head .env", "Read(.env*)"),
+        ("cp .env out", "Edit(.env*)"),
+        ("echo x > .git/hooks/pre-commit", "Edit(.git/**)"),
+        ("echo x > way_out", "default"),
+        ("echo x > ../outside", "default"),
+    ];
+    for (command, expected) in cases {
+        let (home, _script) = home(As::WhoeverTests, &script(&[command], 5_000));
+        home.file(".env", "x");
+        home.file(".git/hooks/keep", "");
+        std::os::unix::fs::symlink("../victim", home.work().join("way_out")).expect("a link");
+        let output = home.command(&RUN).env("LAB_KEY", KEY).output().expect("ukai runs");
+        assert_eq!(output.status.code(), Some(7), "{command}: {output:?}");
+        let [id] = &home.runs()[..] else { panic!("one run") };
+        let events = home.events(id);
+        let of = |event: &str| events.iter().filter(|record| record["event"] == event).collect::<Vec<_>>();
+        let judgement = &of("Judged")[0]["data"]["judgement"];
+        let rule = judgement["source"]["rule"]["rule"].as_str().unwrap_or("default");
+        assert_eq!((&judgement["verdict"], rule), (&json!("deny"), expected), "{command}: {judgement}");
+        assert!(of("ToolStarted").is_empty(), "{command}");
+        assert!(!home.path().join("victim").exists() && !home.path().join("outside").exists(), "{command}");
     }
 }
 
