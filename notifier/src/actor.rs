@@ -12,12 +12,14 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use ukai_protocol::command::quoted;
 use ukai_protocol::job::Cause;
 use ukai_protocol::threads::Panicked;
 
 use crate::alert::{Alert, What};
 use crate::cursors::Cursors;
 use crate::filter::Filter;
+use crate::gone::Gone;
 use crate::message::Deliver;
 use crate::push::{Asked, Push, QUEUE_MAX, TESTS_MAX, now};
 use crate::redact::Redactor;
@@ -25,6 +27,8 @@ use crate::{Lost, log};
 
 /// A test that has not arrived by then has not arrived.
 const TEST_DEADLINE: Duration = Duration::from_secs(10);
+/// Of this, so much is left to say what became of it.
+const TEST_GRACE: Duration = Duration::from_millis(500);
 /// What an earlier process left behind: more than a person reads, and the newest of it says most.
 const OWED_MAX: usize = 4_096;
 /// Of one text of an alert: Discord shows as much of one (an embed's description), the desktop less.
@@ -76,6 +80,7 @@ struct Handle {
     alerts: mpsc::Sender<Alert>,
     tests: mpsc::Sender<Asked>,
     overflow: Arc<AtomicU64>,
+    gone: Arc<Gone>,
     task: JoinHandle<()>,
 }
 
@@ -104,7 +109,8 @@ impl Sinks {
         };
         if over > 0 {
             tracing::error!(
-                "{over} alerts of an earlier process are too many to tell; `ukai ls` shows what they were about"
+                "{over} alerts of an earlier process are too many to tell; {} shows what they were about",
+                quoted(&["ls"])
             );
             (sinks.lost)("every sink", over as u64);
         }
@@ -113,6 +119,12 @@ impl Sinks {
             sinks.tell_log(alert, clock);
         }
         sinks
+    }
+
+    /// Knows what no sink may tell, and no log.
+    #[must_use]
+    pub fn redactor(&self) -> &Redactor {
+        &self.redactor
     }
 
     /// For how long an earlier process was asked to leave that sink alone.
@@ -127,8 +139,9 @@ impl Sinks {
         let kept = self.cursors.begin(name, clock);
         if let Some(dead) = kept.dead {
             if deliver.identity().as_ref() == Some(&dead.identity) {
-                tracing::error!(sink = name, "the sink is not used: {}; configure it anew, then start again", dead.why);
-                return self.cursors.stop(name, Some(dead));
+                let why = format!("the sink is not used: {}; configure it anew, then start again", dead.why);
+                self.cursors.stop(name, Some(dead));
+                return self.refuse(name, why);
             }
             self.cursors.revive(name);
         }
@@ -140,7 +153,7 @@ impl Sinks {
         }
         let (alerts, alerts_of) = mpsc::channel(QUEUE_MAX);
         let (tests, tests_of) = mpsc::channel(TESTS_MAX);
-        let overflow = Arc::new(AtomicU64::new(0));
+        let (overflow, gone) = (Arc::new(AtomicU64::new(0)), Arc::new(Gone::default()));
         let push = Push {
             name,
             filter,
@@ -150,18 +163,36 @@ impl Sinks {
             cursors: self.cursors.clone(),
             lost: self.lost.clone(),
             overflow: overflow.clone(),
+            gone: gone.clone(),
             asked: VecDeque::new(),
             finishing: None,
         };
         let running = tokio::spawn(push.run(deliver));
-        let cursors = self.cursors.clone();
+        let (cursors, of_task, lost, finish) =
+            (self.cursors.clone(), gone.clone(), self.lost.clone(), self.finish.subscribe());
         let task = tokio::spawn(async move {
             if let Err(error) = running.await {
                 tracing::error!(sink = name, %error, "the sink's task failed; it tells nothing more until the next start");
                 cursors.stop(name, None);
+                of_task.say("its task failed, and it takes no more messages until the next start".to_owned());
+            }
+            if of_task.why().is_some() {
+                of_task.report(name, &lost, finish).await;
             }
         });
-        self.pushes.push(Handle { name, alerts, tests, overflow, task });
+        self.pushes.push(Handle { name, alerts, tests, overflow, gone, task });
+    }
+
+    /// A sink that the owner wants, and that cannot be used: a test says why, and what it does not tell is counted.
+    pub fn refuse(&mut self, name: &'static str, why: String) {
+        tracing::error!(sink = name, "{why}");
+        let gone = Arc::new(Gone::default());
+        gone.say(why);
+        let (of_task, lost, finish) = (gone.clone(), self.lost.clone(), self.finish.subscribe());
+        let task = tokio::spawn(async move { of_task.report(name, &lost, finish).await });
+        // Nobody is at the other end.
+        let (alerts, tests) = (mpsc::channel(1).0, mpsc::channel(1).0);
+        self.pushes.push(Handle { name, alerts, tests, overflow: Arc::default(), gone, task });
     }
 
     fn handle(&mut self, message: Msg) {
@@ -197,17 +228,24 @@ impl Sinks {
         let clock = SystemTime::now();
         let alert = self.redacted(alert);
         self.tell_log(&alert, clock);
-        for Handle { name, alerts, overflow, .. } in &self.pushes {
+        for Handle { name, alerts, overflow, gone, .. } in &self.pushes {
             // What could not be delivered there is not told there.
             if matches!(&alert.what, What::Lost { sink, .. } if sink == name) {
+                continue;
+            }
+            // Its cursors stand still.
+            if gone.why().is_some() {
+                gone.miss(&alert);
                 continue;
             }
             if !self.cursors.take_in(name, &alert, clock) {
                 continue;
             }
-            // One that has ended has said so, and its cursors stand still.
-            if let Err(TrySendError::Full(_)) = alerts.try_send(alert.clone()) {
-                overflow.fetch_add(1, Ordering::Relaxed);
+            match alerts.try_send(alert.clone()) {
+                Ok(()) => {}
+                Err(TrySendError::Full(_)) => drop(overflow.fetch_add(1, Ordering::Relaxed)),
+                // It dies just now.
+                Err(TrySendError::Closed(_)) => gone.miss(&alert),
             }
         }
     }
@@ -218,9 +256,11 @@ impl Sinks {
         let until = now() + TEST_DEADLINE;
         let asked = self.pushes.iter().map(|push| {
             let (answer, answered) = oneshot::channel();
-            let taken = push.tests.try_send(Asked { until, answer }).map_err(|error| match error {
-                TrySendError::Full(_) => format!("{TESTS_MAX} tests wait for it already"),
-                TrySendError::Closed(_) => "it takes no more messages; the log says why".to_owned(),
+            let asked = Asked { until: until - TEST_GRACE, answer };
+            let taken = push.tests.try_send(asked).map_err(|error| match (error, push.gone.why()) {
+                (_, Some(why)) => why.to_owned(),
+                (TrySendError::Full(_), None) => format!("{TESTS_MAX} tests wait for it already"),
+                (TrySendError::Closed(_), None) => "it takes no more messages; the log says why".to_owned(),
             });
             (push.name, taken.map(|()| answered))
         });
@@ -283,12 +323,16 @@ impl Actor for Hands {
 /// Every text in it that somebody else wrote.
 fn redacted(what: What, text: &dyn Fn(String) -> String) -> What {
     match what {
-        What::JobAborted { job, name, account, cause: Cause { kind, detail } } => {
+        What::JobAborted { job, name, account, cause: Cause { kind, detail }, raise } => {
             let cause = Cause { kind, detail: text(detail) };
-            What::JobAborted { job, name: text(name), account: account.map(text), cause }
+            What::JobAborted { job, name: text(name), account: account.map(text), cause, raise }
         }
-        What::Attention { job, name, why } => What::Attention { job, name: text(name), why: text(why) },
-        What::LimitNear { job, name, limit, used, max } => What::LimitNear { job, name: text(name), limit, used, max },
+        What::Attention { job, name, account, why } => {
+            What::Attention { job, name: text(name), account: account.map(text), why: text(why) }
+        }
+        What::LimitNear { job, name, account, limit, used, max } => {
+            What::LimitNear { job, name: text(name), account: account.map(text), limit, used, max }
+        }
         What::BreakerOpened { account, why, until } => {
             What::BreakerOpened { account: text(account), why: text(why), until }
         }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
+use ukai_protocol::command::{command, quoted};
 use ukai_protocol::id::{BatchId, JobId};
 use ukai_protocol::job::{Cause, CauseKind, Limit};
 
@@ -42,40 +43,37 @@ pub enum What {
         /// Of the provider that it was last assigned to.
         account: Option<String>,
         cause: Cause,
+        /// The limits without which it cannot go on, as one types them: `steps=50`.
+        raise: Vec<String>,
     },
     /// It ended well, and a person should look at it all the same.
     Attention {
         job: JobId,
         name: String,
+        /// Of the provider that it was last assigned to. None: no provider has to do with it.
+        account: Option<String>,
         why: String,
     },
     LimitNear {
         job: JobId,
         name: String,
+        /// Of the provider that it was last assigned to.
+        account: Option<String>,
         limit: Limit,
         used: f64,
         max: f64,
     },
     /// Nobody asks this provider account any more, for as long, or until a person resets it.
-    BreakerOpened {
-        account: String,
-        why: String,
-        until: Option<Duration>,
-    },
+    BreakerOpened { account: String, why: String, until: Option<Duration> },
     BreakerClosed {
         account: String,
         /// A person said that it is well again, and so knows.
         by_person: bool,
     },
     /// Files that do not verify: a job's (by its id), or the supervisor's own (by its name).
-    Quarantined {
-        subject: String,
-        why: String,
-    },
+    Quarantined { subject: String, why: String },
     /// Too many jobs crashed at once.
-    StartsPaused {
-        pause: Duration,
-    },
+    StartsPaused { pause: Duration },
     /// All jobs of a list have ended.
     BatchDone {
         batch: BatchId,
@@ -85,10 +83,7 @@ pub enum What {
         other: u64,
     },
     /// Alerts that a sink could not deliver.
-    Lost {
-        sink: String,
-        count: u64,
-    },
+    Lost { sink: String, count: u64 },
     /// Somebody wants to see one arrive.
     Test,
 }
@@ -117,6 +112,12 @@ pub enum Kind {
     Test,
 }
 
+/// The key of the notice that this job comes near that limit.
+#[must_use]
+pub fn limit_near(job: &JobId, limit: Limit) -> Key {
+    Key { kind: Kind::LimitNear, subject: format!("{job} {limit}") }
+}
+
 impl What {
     #[must_use]
     pub fn key(&self) -> Key {
@@ -130,7 +131,7 @@ impl What {
             What::JobAborted { job, .. } => (Kind::JobAborted, job.to_string()),
             What::Attention { job, .. } => (Kind::Attention, job.to_string()),
             // One notice per limit and job.
-            What::LimitNear { job, limit, .. } => (Kind::LimitNear, format!("{job} {limit}")),
+            What::LimitNear { job, limit, .. } => return limit_near(job, *limit),
             What::Quarantined { subject, .. } => (Kind::Quarantined, subject.clone()),
             What::StartsPaused { .. } => (Kind::StartsPaused, String::new()),
             What::BatchDone { batch, .. } => (Kind::BatchDone, batch.to_string()),
@@ -163,6 +164,25 @@ impl What {
     }
 }
 
+/// What one would type now. Names and ids only; never a token.
+#[must_use]
+pub fn next(what: &What) -> Option<String> {
+    Some(match what {
+        What::JobAborted { job, raise, .. } => {
+            let limits = raise.iter().flat_map(|limit| ["--limit", limit]);
+            command(&["resume", job.as_str()].into_iter().chain(limits).collect::<Vec<_>>())
+        }
+        What::Attention { job, .. } | What::LimitNear { job, .. } => command(&["show", job.as_str()]),
+        What::BreakerOpened { account, until: None, .. } => command(&["providers", "reset", account]),
+        What::BreakerOpened { .. } => command(&["providers"]),
+        What::Quarantined { .. } => command(&["quarantine", "ls"]),
+        What::StartsPaused { .. } => command(&["unpause", "--all"]),
+        What::BatchDone { batch, .. } => command(&["results", batch.as_str()]),
+        What::Lost { .. } => command(&["ls"]),
+        What::BreakerClosed { .. } | What::Test => return None,
+    })
+}
+
 /// One line, without the time.
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -170,18 +190,16 @@ impl fmt::Display for What {
             What::JobAborted { job, name, cause, .. } => {
                 write!(f, "{job} ({name}) aborted: {} ({}): {}", cause.kind.reason(), cause.kind, cause.detail)
             }
-            What::Attention { job, name, why } => write!(f, "{job} ({name}) needs attention: {why}"),
-            What::LimitNear { job, name, limit, used, max } => {
+            What::Attention { job, name, why, .. } => write!(f, "{job} ({name}) needs attention: {why}"),
+            What::LimitNear { job, name, limit, used, max, .. } => {
                 write!(f, "{job} ({name}) has used {used} of {max} ({limit})")
             }
             What::BreakerOpened { account, why, until: Some(until) } => {
                 write!(f, "provider account {account} is not asked for {} s: {why}", until.as_secs())
             }
             What::BreakerOpened { account, why, until: None } => {
-                write!(
-                    f,
-                    "provider account {account} is not asked until it is reset: {why}; mend that, then `ukai providers reset`"
-                )
+                let reset = quoted(&["providers", "reset", account]);
+                write!(f, "provider account {account} is not asked until it is reset: {why}; mend that, then {reset}")
             }
             What::BreakerClosed { account, .. } => write!(f, "provider account {account} is asked again"),
             What::Quarantined { subject, why } => write!(f, "{subject} does not verify and is refused: {why}"),
@@ -195,7 +213,8 @@ impl fmt::Display for What {
                 write!(f, "batch {batch} ({name}) is done: {completed} completed, {other} did not")
             }
             What::Lost { sink, count } => {
-                write!(f, "{count} alerts could not be delivered to {sink}; `ukai ls` shows what they were about")
+                let ls = quoted(&["ls"]);
+                write!(f, "{count} alerts could not be delivered to {sink}; {ls} shows what they were about")
             }
             What::Test => f.write_str("a test: alerts of ukai arrive here"),
         }

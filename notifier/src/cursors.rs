@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
-use ukai_protocol::disk;
+use ukai_protocol::{checksum, disk};
 
 use crate::alert::{Alert, Source};
 use crate::filter::memory::{Memory, ms};
@@ -24,8 +24,6 @@ const SCHEMA: u64 = 1;
 const CURSORS_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// A thousand lines of the log are worth one write.
 const SAVE_DELAY: Duration = Duration::from_secs(1);
-/// `,"crc":"` + 8 hex + `"}`
-const SEAL_BYTES: usize = 18;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct File {
@@ -207,15 +205,11 @@ impl Cursors {
 fn encode(sinks: BTreeMap<String, SinkCursors>) -> io::Result<Vec<u8>> {
     let json = serde_json::to_string(&File { schema: SCHEMA, sinks })?;
     let open = json.strip_suffix('}').ok_or_else(|| io::Error::other("cursors that are no JSON object"))?;
-    let crc = crc32fast::hash(open.as_bytes());
-    Ok(format!("{open},\"crc\":\"{crc:08x}\"}}").into_bytes())
+    Ok(checksum::seal(open.to_owned()).into_bytes())
 }
 
 fn decode(bytes: &[u8]) -> Result<BTreeMap<String, SinkCursors>, String> {
-    let split = bytes.len().checked_sub(SEAL_BYTES).map(|at| bytes.split_at(at));
-    let sealed =
-        split.is_some_and(|(body, seal)| seal == format!(",\"crc\":\"{:08x}\"}}", crc32fast::hash(body)).as_bytes());
-    if !sealed {
+    if !checksum::is_sealed(bytes) {
         return Err("its checksum does not match".to_owned());
     }
     match serde_json::from_slice(bytes) {

@@ -22,6 +22,8 @@ const ASKED_MAX: usize = 1;
 
 #[derive(Debug)]
 pub struct Desktop {
+    /// It tells of a demo.
+    demo: bool,
     thread: mpsc::Sender<Ask>,
 }
 
@@ -36,7 +38,7 @@ struct Ask {
 impl Desktop {
     /// None: there is no session bus here, or no thread to ask it from.
     #[must_use]
-    pub fn here() -> Option<Self> {
+    pub fn here(demo: bool) -> Option<Self> {
         let named = std::env::var_os("DBUS_SESSION_BUS_ADDRESS").is_some_and(|address| !address.is_empty());
         let usual = std::env::var_os("XDG_RUNTIME_DIR").is_some_and(|folder| Path::new(&folder).join("bus").exists());
         if !named && !usual {
@@ -46,7 +48,7 @@ impl Desktop {
         let (asks, asked) = mpsc::channel(ASKED_MAX);
         // It ends when its sender is gone, or with the process: nobody waits for it.
         match thread::Builder::new().name(NAME.to_owned()).spawn(move || serve(asked)) {
-            Ok(_) => Some(Desktop { thread: asks }),
+            Ok(_) => Some(Desktop { demo, thread: asks }),
             Err(error) => {
                 tracing::warn!(sink = NAME, %error, "its thread could not be started; it is not used");
                 None
@@ -55,7 +57,7 @@ impl Desktop {
     }
 
     async fn show(&self, message: &Message) -> Result<(), String> {
-        let (summary, body) = render::desktop(message);
+        let (summary, body) = render::desktop(message, self.demo);
         let urgent = message.entries.iter().any(|entry| render::is_bad(&entry.what));
         // What is critical stays until somebody closes it.
         let urgency = if urgent { Urgency::Critical } else { Urgency::Normal };

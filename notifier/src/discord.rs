@@ -4,6 +4,8 @@
 //! out, however long and however often, and none is asked for when it said that nothing remains. What it does not know
 //! (404) or refuses (401) is dead until the address is another one. The address is a secret: who has it writes there.
 
+mod words;
+
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,7 +19,8 @@ use serde_json::Value;
 use ukai_protocol::disk;
 use ukai_protocol::secret::Secret;
 
-use crate::message::{Deliver, Message, Outcome};
+use crate::message::{Deliver, Message, Outcome, Trouble};
+use crate::redact::Redactor;
 use crate::{push, render};
 
 pub const NAME: &str = "discord";
@@ -28,8 +31,6 @@ const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Of an answer: Discord's own are some hundred bytes; what stands before it may send a page.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// Of Discord's words in a log line.
-const WORDS_CHARS_MAX: usize = 300;
 /// For a 429 that does not say how long.
 const WAIT_DEFAULT: Duration = Duration::from_secs(60);
 /// What a clock can hold, far beyond the life of any process: a wait is not clipped, and does not overflow.
@@ -53,8 +54,13 @@ pub struct Discord {
     client: Client,
     url: Url,
     identity: String,
+    redactor: Redactor,
+    /// It tells of a demo.
+    demo: bool,
     /// It asked not to be asked before.
     not_before: Option<Instant>,
+    /// What the last try came to.
+    trouble: Trouble,
 }
 
 impl fmt::Debug for Discord {
@@ -75,8 +81,14 @@ enum Answer {
 }
 
 impl Discord {
-    /// `left_to_wait`: what an earlier process was asked to wait for.
-    pub fn new(webhook: &Secret, left_to_wait: Option<Duration>) -> Result<Self, WebhookError> {
+    /// `left_to_wait`: what an earlier process was asked to wait for. `redactor`: for whatever Discord says. `demo`: each
+    /// message says that it is of one.
+    pub fn new(
+        webhook: &Secret,
+        left_to_wait: Option<Duration>,
+        redactor: Redactor,
+        demo: bool,
+    ) -> Result<Self, WebhookError> {
         let mut url = Url::parse(webhook.expose().trim()).map_err(|_| WebhookError::NotAnAddress)?;
         let host = url.host_str().ok_or(WebhookError::NotAnAddress)?;
         match url.scheme() {
@@ -91,7 +103,7 @@ impl Discord {
             url.query_pairs().filter(|(key, _)| key != "wait").map(|(key, value)| (key.into(), value.into())).collect();
         url.query_pairs_mut().clear().extend_pairs(others).append_pair("wait", "true");
         let not_before = left_to_wait.and_then(|left| push::now().checked_add(left));
-        Ok(Discord { client: client()?, url, identity, not_before })
+        Ok(Discord { client: client()?, url, identity, redactor, demo, not_before, trouble: Trouble::default() })
     }
 
     async fn ask(&mut self, body: &Value) -> Answer {
@@ -99,26 +111,29 @@ impl Discord {
             self.client.post(self.url.clone()).header("content-type", "application/json").body(body.to_string());
         let response = match tokio::time::timeout(TIMEOUT, request.send()).await {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Answer::Again(error.without_url().to_string()),
+            Ok(Err(error)) => return Answer::Again(self.redactor.redacted(&unreached(error.without_url()))),
             Err(_) => return Answer::Again(format!("no answer within {} s", TIMEOUT.as_secs())),
         };
         let status = response.status().as_u16();
         let headers = response.headers().clone();
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let reset_after = header("x-ratelimit-reset-after").as_deref().and_then(seconds);
         if header("x-ratelimit-remaining").as_deref() == Some("0")
-            && let Some(wait) = header("x-ratelimit-reset-after").as_deref().and_then(seconds)
+            && let Some(wait) = reset_after
         {
             self.not_before = push::now().checked_add(wait);
         }
         // What it says besides its status is worth less than the message: a body that breaks off is no other answer.
         let text = tokio::time::timeout(TIMEOUT, bounded(response)).await.unwrap_or_default();
         let json: Value = serde_json::from_str(&text).unwrap_or_default();
-        let words = || words(status, &json);
+        let words = || words::words(status, &json, &self.redactor);
         match status {
             200..300 => Answer::Delivered,
             429 => {
                 let named = json["retry_after"].as_f64().and_then(duration);
-                let wait = named.or_else(|| header("retry-after").as_deref().and_then(seconds)).unwrap_or(WAIT_DEFAULT);
+                let named = named.or_else(|| header("retry-after").as_deref().and_then(seconds));
+                // It names the end of two limits, and both hold.
+                let wait = named.max(reset_after).unwrap_or(WAIT_DEFAULT);
                 tracing::info!(
                     sink = NAME,
                     global = json["global"] == true,
@@ -140,8 +155,9 @@ impl Deliver for Discord {
     }
 
     async fn deliver(&mut self, message: &Message) -> Outcome {
-        let body = render::discord(message);
+        let body = render::discord(message, self.demo);
         let mut tries = 0;
+        self.trouble.set(self.left_to_wait().map(asks_to_wait));
         loop {
             // A timer holds two years at most, and goes off then.
             while let Some(at) = self.not_before {
@@ -153,9 +169,13 @@ impl Deliver for Discord {
                 Answer::Dropped(why) => return Outcome::Dropped(why),
                 Answer::Dead(why) => return Outcome::Dead(why),
                 // However often: it is the one who says when.
-                Answer::Wait(wait) => self.not_before = push::now().checked_add(wait),
+                Answer::Wait(wait) => {
+                    self.trouble.set(Some(asks_to_wait(wait)));
+                    self.not_before = push::now().checked_add(wait);
+                }
                 Answer::Again(why) => {
                     tries += 1;
+                    self.trouble.set(Some(why.clone()));
                     if tries == TRIES {
                         return Outcome::Failed(format!("{why}, {TRIES} times"));
                     }
@@ -168,6 +188,10 @@ impl Deliver for Discord {
 
     fn left_to_wait(&self) -> Option<Duration> {
         self.not_before.map(|at| at.saturating_duration_since(push::now())).filter(|left| !left.is_zero())
+    }
+
+    fn trouble(&self) -> Trouble {
+        self.trouble.clone()
     }
 
     fn identity(&self) -> Option<String> {
@@ -224,6 +248,19 @@ fn client() -> Result<Client, WebhookError> {
         .map_err(|error| WebhookError::Setup(error.to_string()))
 }
 
+/// With what lies at its root: reqwest's own words do not say that nobody listens.
+fn unreached(error: reqwest::Error) -> String {
+    let mut root: &dyn std::error::Error = &error;
+    while let Some(source) = root.source() {
+        root = source;
+    }
+    format!("{error}: {root}")
+}
+
+fn asks_to_wait(wait: Duration) -> String {
+    format!("it asks to wait for {:.1} s", wait.as_secs_f64())
+}
+
 async fn bounded(mut response: Response) -> String {
     let mut bytes = Vec::new();
     while bytes.len() < ANSWER_BYTES_MAX {
@@ -233,14 +270,6 @@ async fn bounded(mut response: Response) -> String {
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// In Discord's own words where it has some; of a page, nothing.
-fn words(status: u16, json: &Value) -> String {
-    let said = json["message"].as_str().unwrap_or_default();
-    let said: String = said.chars().filter(|c| !c.is_control()).take(WORDS_CHARS_MAX).collect();
-    let code = json["code"].as_i64().map(|code| format!(" (code {code})")).unwrap_or_default();
-    if said.is_empty() { format!("HTTP {status}{code}") } else { format!("HTTP {status}{code}: {said}") }
 }
 
 fn seconds(text: &str) -> Option<Duration> {

@@ -9,21 +9,26 @@
 //! Why not a grouping key, an interval and templates, as in alert managers: there a person tunes them. Here nobody does, so
 //! every rule has to hold for every storm.
 //!
+//! What the sink failed to take waits again (`failed`), and goes along with what it takes next: a sink that is well again
+//! owes nothing until the next start.
+//!
 //! A source that was handed in is in exactly one place: with what waits, in the message under way, or handed out by
-//! [`Filter::poll_settled`]. One that is forgotten (its message failed, or there was no room to remember it) is never
-//! settled: the next process is handed it again.
+//! [`Filter::poll_settled`]. One that is forgotten (the process ended before its message arrived, or there was no room to
+//! remember it) is never settled: the next process is handed it again.
 
 #![deny(clippy::disallowed_methods)]
 
 mod accounts;
 mod class;
 mod compose;
+mod failed;
 pub mod memory;
+mod notice;
 mod pace;
 mod told;
 mod waiting;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant, SystemTime};
 
 use ukai_protocol::job::CauseKind;
@@ -35,7 +40,7 @@ use class::Class;
 use memory::Memory;
 use pace::Pace;
 use told::Told;
-use waiting::{Queue, Waiting};
+use waiting::{Bundle, Bundles, Due, Queue, Waiting};
 
 /// What waits for a person is held so long: breakers and jobs of one provider fall within seconds.
 const HOLD: Duration = Duration::from_secs(5);
@@ -58,22 +63,46 @@ pub struct Filter {
     remembered: usize,
     flushing: bool,
     dead: bool,
+    /// Something waits that the sink failed to take.
+    failed: bool,
+    /// One instant by both clocks.
+    begun: (Instant, SystemTime),
 }
 
 /// What the message under way would have told.
 #[derive(Debug, Default)]
 struct UnderWay {
     message_keys: Vec<Key>,
-    sources: Vec<Source>,
+    /// What is in it, by name or as a number.
+    waiting: Vec<Waiting>,
+    crowd: Bundles,
+    /// By account: what its opening inhibited.
+    meanwhile: Vec<(String, Bundles)>,
     /// Accounts of whose breaker it tells by name that it opened, …
     openings: BTreeSet<String>,
     /// … and of which a person has said meanwhile that they are well.
     ended: BTreeSet<String>,
     /// Accounts of whose breaker it tells that it closed.
     closings: BTreeSet<String>,
-    /// Alerts in it, for the owner's count.
-    alerts: u64,
     test: bool,
+}
+
+impl UnderWay {
+    fn bundles(&self) -> impl Iterator<Item = &Bundle> {
+        self.meanwhile.iter().map(|(_, bundles)| bundles).chain([&self.crowd]).flat_map(BTreeMap::values)
+    }
+
+    /// Alerts in it of which the owner has not been told that they were lost.
+    fn unsaid(&self) -> u64 {
+        let named = self.waiting.iter().map(Waiting::unsaid);
+        named.chain(self.bundles().map(Bundle::unsaid)).fold(0, u64::saturating_add)
+    }
+
+    fn into_sources(self) -> Vec<Source> {
+        let bundles = self.meanwhile.into_iter().map(|(_, bundles)| bundles).chain([self.crowd]);
+        let counted = bundles.flat_map(BTreeMap::into_values).flat_map(|bundle| bundle.sources);
+        self.waiting.into_iter().flat_map(|waiting| waiting.sources).chain(counted).collect()
+    }
 }
 
 impl Filter {
@@ -90,6 +119,8 @@ impl Filter {
             remembered: 0,
             flushing: false,
             dead: false,
+            failed: false,
+            begun: (now, clock),
         }
     }
 
@@ -107,11 +138,14 @@ impl Filter {
         if self.dead {
             return;
         }
+        // Before anything joins it.
+        self.forget_old(now);
         let Alert { what, source, at, late } = alert;
-        let sources = self.remember(source);
+        let mut sources = self.remember(source);
+        sources.extend(self.take_notice(&what));
         match &what {
             What::BreakerClosed { account, by_person } => {
-                let closing = Closing { since: now, at, late, sources };
+                let closing = Closing { due: Due::At(now + CLOSED_FOR), lost: 0, at, late, sources };
                 self.closed(account, *by_person, closing);
             }
             What::BreakerOpened { account, .. } if self.opened_again(account) => self.settle(sources),
@@ -122,7 +156,7 @@ impl Filter {
                     _ if what.is_urgent() => HOLD,
                     _ => NOTICE_HOLD,
                 };
-                let waiting = Waiting { what, times: 1, at, late, sources, due: now + hold };
+                let waiting = Waiting { what, times: 1, lost: 0, at, late, sources, due: Due::At(now + hold) };
                 self.wait_or_count(waiting, now);
             }
         }
@@ -209,15 +243,16 @@ impl Filter {
         }
         let free = |key: &Key, due: Instant| self.told.free_at(key).map_or(due, |free| free.max(due));
         let entries = self.queue.entries.iter().filter(|(key, _)| key.kind != Kind::Test);
-        let entries = entries.map(|(key, waiting)| free(key, waiting.due));
-        let crowd = self.queue.crowd.values().map(|bundle| free(&bundle.sample.key(), bundle.due));
+        let entries = entries.filter_map(|(key, waiting)| Some(free(key, waiting.due.instant()?)));
+        let crowd = self.queue.crowd.values();
+        let crowd = crowd.filter_map(|bundle| Some(free(&bundle.sample.key(), bundle.due.instant()?)));
         let closings = self.accounts.all.iter().filter_map(|(account, known)| {
             let closing = known.closing.as_ref().filter(|_| known.standing.is_some())?;
-            Some(free(&accounts::key(account), closing.since + CLOSED_FOR))
+            Some(free(&accounts::key(account), closing.due.instant()?))
         });
         let message = entries.chain(crowd).chain(closings).min();
         let message = message.map(|at| self.pace.next().map_or(at, |next| next.max(at)));
-        let test = self.queue.entries.get(&What::Test.key()).map(|waiting| waiting.due);
+        let test = self.queue.entries.get(&What::Test.key()).and_then(|waiting| waiting.due.instant());
         let held = self.accounts.all.values().filter_map(|known| known.standing.as_ref());
         let held = held.filter(|standing| !standing.meanwhile.is_empty()).map(|standing| standing.inhibits_until).min();
         message.into_iter().chain(test).chain(held).min()
@@ -242,40 +277,46 @@ impl Filter {
             return None;
         }
         self.handle_timeout(now);
+        self.forget_old(now);
         let (message, under_way) = self.compose_test().or_else(|| self.compose(now))?;
         self.under_way = Some(under_way);
         Some(message)
     }
 
-    /// What became of the message under way. How many alerts the owner will not have been told of.
+    /// What became of the message under way. How many alerts the owner has now to be told of as lost: each once, also
+    /// where it goes along with a later message.
     pub fn handle_outcome(&mut self, outcome: &Outcome, now: Instant) -> u64 {
-        let Some(under_way) = self.under_way.take() else { return 0 };
-        let UnderWay { message_keys, sources, openings, ended, closings, alerts, test } = under_way;
+        let Some(mut under_way) = self.under_way.take() else { return 0 };
+        let message_keys = std::mem::take(&mut under_way.message_keys);
+        let openings = std::mem::take(&mut under_way.openings);
+        let closings = std::mem::take(&mut under_way.closings);
+        let (test, unsaid) = (under_way.test, under_way.unsaid());
         if !test && *outcome != Outcome::Unsent {
             self.pace.sent(now);
         }
         let lost = match outcome {
             Outcome::Delivered => {
-                self.settle(sources);
-                self.stand(&openings, &ended, now);
+                self.stand(&openings, &under_way.ended, now);
                 self.end(&closings);
+                self.settle(under_way.into_sources());
+                self.arrived(now);
                 0
             }
             Outcome::Dropped(_) => {
-                self.settle(sources);
                 // Nothing more can be said of it.
                 self.end(&closings);
-                alerts
+                self.settle(under_way.into_sources());
+                unsaid
             }
             Outcome::Failed(_) => {
-                self.forget(sources.len());
-                alerts
+                self.give_back(under_way);
+                unsaid
             }
             Outcome::Unsent => {
-                self.forget(sources.len());
+                self.forget(under_way.into_sources().len());
                 0
             }
-            Outcome::Dead(_) => return alerts.saturating_add(self.die()),
+            Outcome::Dead(_) => return unsaid.saturating_add(self.die()),
         };
         if matches!(outcome, Outcome::Delivered | Outcome::Dropped(_)) && !test {
             message_keys.into_iter().for_each(|key| self.told.note(key, now));
@@ -330,16 +371,15 @@ impl Filter {
         }
     }
 
-    /// It tells nothing any more. How many alerts it had taken in.
-    fn die(&mut self) -> u64 {
+    /// It tells nothing any more. How many alerts it had taken in, and the owner has now to be told of as lost.
+    pub fn die(&mut self) -> u64 {
         self.dead = true;
         let queue = std::mem::take(&mut self.queue);
-        let entries = queue.entries.values().filter(|waiting| counts(&waiting.what)).map(|waiting| waiting.times);
+        let entries = queue.entries.values().map(Waiting::unsaid);
         let meanwhile = self.accounts.all.values_mut().filter_map(|known| known.standing.as_mut());
         let meanwhile: Vec<_> = meanwhile.map(|standing| std::mem::take(&mut standing.meanwhile)).collect();
         let bundles = meanwhile.iter().chain([&queue.crowd]).flat_map(|bundles| bundles.values());
-        let bundled = bundles.filter(|bundle| counts(&bundle.sample)).map(|bundle| bundle.count);
-        let lost = entries.chain(bundled).fold(0, u64::saturating_add);
+        let lost = entries.chain(bundles.map(Bundle::unsaid)).fold(0, u64::saturating_add);
         self.accounts.all.values_mut().for_each(|known| known.closing = None);
         self.remembered = self.settled.len();
         lost
@@ -373,7 +413,7 @@ impl Filter {
 }
 
 /// Whether the owner is told that it was lost: of an alert that alerts were lost, and of a test, they are not.
-fn counts(what: &What) -> bool {
+pub fn counts(what: &What) -> bool {
     !matches!(what, What::Lost { .. } | What::Test)
 }
 
@@ -383,14 +423,18 @@ enum ExplainedBy {
     Any,
 }
 
-/// The OPEN breaker that makes an alert no news of its own. Files that do not verify, a disk, a crash loop: no provider
-/// explains those.
+/// The OPEN breaker that makes an alert about a job no news of its own. Files that do not verify, a disk, a crash loop: no
+/// provider explains those.
 fn explained_by(what: &What) -> Option<ExplainedBy> {
-    let What::JobAborted { account, cause, .. } = what else { return None };
-    match (account, cause.kind) {
-        (_, CauseKind::Quarantined | CauseKind::Io(_) | CauseKind::CrashLoop) => None,
+    let (account, cause) = match what {
+        What::JobAborted { account, cause, .. } => (account, Some(cause.kind)),
+        What::Attention { account, .. } | What::LimitNear { account, .. } => (account, None),
+        _ => return None,
+    };
+    match (account, cause) {
+        (_, Some(CauseKind::Quarantined | CauseKind::Io(_) | CauseKind::CrashLoop)) => None,
         (Some(account), _) => Some(ExplainedBy::Account(account.clone())),
-        (None, CauseKind::AllOpen) => Some(ExplainedBy::Any),
+        (None, Some(CauseKind::AllOpen)) => Some(ExplainedBy::Any),
         (None, _) => None,
     }
 }

@@ -9,6 +9,7 @@ mod cursors;
 mod desktop;
 mod discord;
 mod filter;
+mod gone;
 mod log;
 pub mod message;
 mod push;
@@ -52,6 +53,8 @@ pub struct Setup {
     /// `UKAI_DISCORD_WEBHOOK`, as it stands there; None: unset.
     pub discord: Option<Secret>,
     pub desktop: bool,
+    /// Nothing that happens is the owner's own: each message says so.
+    pub demo: bool,
     /// What happened lately, in order, as the logs tell: each sink is told what it does not know yet.
     pub owed: Vec<Alert>,
     pub lost: Lost,
@@ -60,15 +63,15 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         let (cursors, secrets, owed) = (PathBuf::new(), Vec::new(), Vec::new());
-        Setup { cursors, secrets, discord: None, desktop: false, owed, lost: Arc::new(|_, _| ()) }
+        Setup { cursors, secrets, discord: None, desktop: false, demo: false, owed, lost: Arc::new(|_, _| ()) }
     }
 }
 
 impl fmt::Debug for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Setup { cursors, discord, desktop, owed, .. } = self;
+        let Setup { cursors, discord, desktop, demo, owed, .. } = self;
         let mut shown = f.debug_struct("Setup");
-        shown.field("cursors", cursors).field("discord", discord).field("desktop", desktop);
+        shown.field("cursors", cursors).field("discord", discord).field("desktop", desktop).field("demo", demo);
         shown.field("owed", &owed.len()).finish_non_exhaustive()
     }
 }
@@ -84,13 +87,19 @@ pub struct Notifier {
 
 impl Notifier {
     pub async fn start(setup: Setup) -> Result<Self, SpawnErr> {
+        let demo = setup.demo;
         Self::start_with(setup, |sinks, discord, desktop| {
-            match discord.map(|webhook| Discord::new(&webhook, sinks.left_to_wait(discord::NAME))).transpose() {
+            let left_to_wait = sinks.left_to_wait(discord::NAME);
+            let discord = discord.map(|webhook| Discord::new(&webhook, left_to_wait, sinks.redactor().clone(), demo));
+            match discord.transpose() {
                 Ok(discord) => discord.into_iter().for_each(|discord| sinks.add(discord)),
                 // Whoever set it wants to know; what it is stays unsaid.
-                Err(why) => tracing::error!("UKAI_DISCORD_WEBHOOK is not used: {why}; correct it, then start again"),
+                Err(why) => sinks.refuse(
+                    discord::NAME,
+                    format!("UKAI_DISCORD_WEBHOOK is not used: {why}; correct it, then start again"),
+                ),
             }
-            if desktop && let Some(desktop) = Desktop::here() {
+            if desktop && let Some(desktop) = Desktop::here(demo) {
                 sinks.add(desktop);
             }
         })
@@ -102,7 +111,7 @@ impl Notifier {
         setup: Setup,
         add: impl FnOnce(&mut Sinks, Option<Secret>, bool),
     ) -> Result<Self, SpawnErr> {
-        let Setup { cursors, secrets, discord, desktop, owed, lost: on_lost } = setup;
+        let Setup { cursors, secrets, discord, desktop, owed, lost: on_lost, .. } = setup;
         let cursors = tokio::task::spawn_blocking(move || Cursors::load(cursors, SystemTime::now()));
         let cursors = Arc::new(cursors.await.map_err(|error| SpawnErr::StartupFailed(error.into()))?);
         let lost = Arc::new(AtomicU64::new(0));

@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+use ukai_protocol::command::quoted;
+
 use crate::alert::{Alert, What};
 
 /// Its name in cursors and counts.
@@ -19,7 +21,7 @@ pub fn tell(Alert { what, at, late, .. }: &Alert) {
 }
 
 pub fn tell_lost(count: u64) {
-    tracing::error!(target: "ukai::alert", "{count} alerts found no room and were lost; `ukai ls` shows what they were about");
+    tracing::error!(target: "ukai::alert", "{count} alerts found no room and were lost; {} shows what they were about", quoted(&["ls"]));
 }
 
 /// Hours and minutes, UTC: it is a day old at most.

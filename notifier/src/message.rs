@@ -2,6 +2,7 @@
 
 #![deny(clippy::disallowed_methods)]
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::alert::What;
@@ -30,7 +31,7 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Delivered,
-    /// It may work later: it goes out after the next start.
+    /// It may work later: it goes along with the next message, or out after the next start.
     Failed(String),
     /// This very message is not wanted, and never will be.
     Dropped(String),
@@ -38,6 +39,21 @@ pub enum Outcome {
     Dead(String),
     /// The process ends, and it had not been delivered.
     Unsent,
+}
+
+/// What the last try at a message came to, where that was no delivery: for who will not wait for the end of it.
+#[derive(Clone, Debug, Default)]
+pub struct Trouble(Arc<Mutex<Option<String>>>);
+
+impl Trouble {
+    pub fn set(&self, why: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    #[must_use]
+    pub fn why(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// Where a message goes. Dropping the future gives the message up.
@@ -50,6 +66,11 @@ pub trait Deliver: Send {
     /// For how long it must not be asked, as it said: kept over restarts.
     fn left_to_wait(&self) -> Option<Duration> {
         None
+    }
+
+    /// Of its message under way, or the last one.
+    fn trouble(&self) -> Trouble {
+        Trouble::default()
     }
 
     /// A hash of what it was configured with (never that itself). A sink that is dead stays so while this is the same;

@@ -15,7 +15,8 @@ use crate::alert::{Alert, What};
 use crate::cursors::Cursors;
 use crate::cursors::ledger::DeadSink;
 use crate::filter::Filter;
-use crate::message::{Deliver, Entry, Message, Outcome};
+use crate::gone::Gone;
+use crate::message::{Deliver, Entry, Message, Outcome, Trouble};
 
 /// What one sink's task is behind in taking in; it takes in at once unless the machine stands still.
 pub const QUEUE_MAX: usize = 1_024;
@@ -41,6 +42,8 @@ pub struct Push {
     pub lost: Lost,
     /// Alerts that found no room in `alerts`.
     pub overflow: Arc<AtomicU64>,
+    /// Says so when it is dead.
+    pub gone: Arc<Gone>,
     pub asked: VecDeque<Asked>,
     pub finishing: Option<Instant>,
 }
@@ -60,16 +63,22 @@ impl Push {
         loop {
             self.catch_up();
             if let Some(asked) = self.next_asked() {
-                let outcome = self.attend(deliver.deliver(&test()), Some(asked.until)).await;
+                let trouble = deliver.trouble();
+                let outcome = self.attend(deliver.deliver(&test()), &trouble, Some(asked.until)).await;
                 self.remember(&deliver);
-                let dead = matches!(outcome, Outcome::Dead(_)).then(|| outcome.clone());
+                if outcome == Outcome::Delivered {
+                    self.filter.arrived(now());
+                }
                 // Whoever asked may have gone.
-                let _ = asked.answer.send(said(outcome));
-                if let Some(Outcome::Dead(why)) = dead {
-                    return self.die(why, 0, &deliver);
+                let _ = asked.answer.send(said(&outcome, trouble.why()));
+                if let Outcome::Dead(why) = outcome {
+                    self.catch_up();
+                    let lost = self.filter.die();
+                    return self.die(why, lost, &deliver);
                 }
             } else if let Some(message) = self.filter.poll_message(now()) {
-                let outcome = self.attend(deliver.deliver(&message), None).await;
+                let trouble = deliver.trouble();
+                let outcome = self.attend(deliver.deliver(&message), &trouble, None).await;
                 if self.came_of(outcome, &deliver) {
                     return;
                 }
@@ -86,15 +95,22 @@ impl Push {
     }
 
     /// Waits for a delivery and takes in what comes meanwhile. Unsent: `until` or the end of the process came first.
-    async fn attend(&mut self, delivery: impl Future<Output = Outcome>, until: Option<Instant>) -> Outcome {
+    async fn attend(
+        &mut self,
+        delivery: impl Future<Output = Outcome>,
+        trouble: &Trouble,
+        until: Option<Instant>,
+    ) -> Outcome {
         tokio::pin!(delivery);
         loop {
             self.catch_up();
             let until = until.into_iter().chain(self.finishing).min();
+            let test = self.asked.iter().map(|asked| asked.until).min();
             tokio::select! {
                 biased;
                 outcome = &mut delivery => return outcome,
                 () = at(until), if until.is_some() => return Outcome::Unsent,
+                () = at(test), if test.is_some() => self.give_tests_up(trouble),
                 woken = self.woken(), if self.finishing.is_none() => self.take(woken),
             }
         }
@@ -141,6 +157,19 @@ impl Push {
         }
     }
 
+    /// Whoever waits for a test no longer hears how it goes with the message before it.
+    fn give_tests_up(&mut self, trouble: &Trouble) {
+        let (over, left) = std::mem::take(&mut self.asked).into_iter().partition(|asked| asked.until <= now());
+        self.asked = left;
+        let over: VecDeque<Asked> = over;
+        for asked in over {
+            let why = trouble.why().map(|why| format!("another message is under way, and fails: {why}"));
+            let why = why.unwrap_or_else(|| "it has not answered in time; another message is under way".to_owned());
+            // Whoever asked may have gone.
+            let _ = asked.answer.send(Err(why));
+        }
+    }
+
     fn next_asked(&mut self) -> Option<Asked> {
         while let Some(asked) = self.asked.pop_front() {
             if !asked.answer.is_closed() {
@@ -157,7 +186,7 @@ impl Push {
         match outcome {
             Outcome::Delivered => {}
             Outcome::Failed(why) => {
-                tracing::error!(sink, why, "alerts could not be delivered; they are told after the next start");
+                tracing::error!(sink, why, "alerts could not be delivered; they go along with the next message");
             }
             Outcome::Dropped(why) => tracing::error!(sink, why, "alerts were refused"),
             Outcome::Unsent => tracing::warn!(sink, "alerts were left behind; they are told after the next start"),
@@ -179,6 +208,12 @@ impl Push {
         tracing::error!(sink = self.name, why, "the sink takes no more alerts; configure it anew, then start again");
         if lost > 0 {
             (self.lost)(self.name, lost);
+        }
+        self.gone.say(format!("it takes no more messages: {why}; configure it anew, then start again"));
+        // What has come meanwhile is not told any more.
+        self.alerts.close();
+        while let Ok(alert) = self.alerts.try_recv() {
+            self.gone.miss(&alert);
         }
         self.catch_up();
         self.remember(deliver);
@@ -212,12 +247,13 @@ fn test() -> Message {
     Message { entries: vec![entry], more: Vec::new() }
 }
 
-fn said(outcome: Outcome) -> Result<(), String> {
+/// `trouble`: what the last try came to.
+fn said(outcome: &Outcome, trouble: Option<String>) -> Result<(), String> {
     match outcome {
         Outcome::Delivered => Ok(()),
-        Outcome::Failed(why) => Err(why),
+        Outcome::Failed(why) => Err(why.clone()),
         Outcome::Dropped(why) => Err(format!("it refused the message: {why}")),
         Outcome::Dead(why) => Err(format!("it takes no more messages: {why}")),
-        Outcome::Unsent => Err("it has not answered in time".to_owned()),
+        Outcome::Unsent => Err(trouble.unwrap_or_else(|| "it has not answered in time".to_owned())),
     }
 }

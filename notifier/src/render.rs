@@ -5,10 +5,13 @@
 
 #![deny(clippy::disallowed_methods)]
 
+mod text;
+
 use serde_json::{Value, json};
 
-use crate::alert::What;
+use crate::alert::{What, next};
 use crate::message::{Entry, Message};
+use text::{clean, cut, cut_as, escaped};
 
 // Discord's limits (Developer Docs, Execute Webhook and Embed Limits), in characters. Counted here in UTF-16 units, of
 // which a character has at least one: whichever Discord counts, it is kept.
@@ -25,22 +28,33 @@ const SUMMARY_UNITS_MAX: usize = 100;
 const BODY_UNITS_MAX: usize = 500;
 const _: () = assert!(TITLE_UNITS_MAX + DESCRIPTION_UNITS_MAX <= EMBEDS_UNITS_MAX);
 
+/// Before the title of everything that only a demo tells.
+const DEMO: &str = "[demo] ";
+/// `• `
+const BULLET_UNITS: usize = 2;
+
 const RED: u32 = 0xD0_3A_2B;
 const GREY: u32 = 0x6B_72_80;
 
-/// The body of a request to a webhook.
+/// The body of a request to a webhook. `demo`: nothing of it is the owner's own, and it says so.
 #[must_use]
-pub fn discord(message: &Message) -> Value {
-    let headline = markdown(&headline(message), HEADLINE_UNITS_MAX);
+pub fn discord(message: &Message, demo: bool) -> Value {
+    let mark = if demo { DEMO } else { "" };
+    let headline = within(&markdown(&headline(message), HEADLINE_UNITS_MAX), CONTENT_UNITS_MAX - mark.len());
     // How much is not told stands below, however long the rest is.
-    let more = message.more.iter().map(|(count, what)| format!("\n… {count} {}", markdown(what, MORE_UNITS_MAX)));
-    let more = cut(&more.collect::<String>(), DESCRIPTION_UNITS_MAX / 2);
-    let lines: Vec<String> = message.entries.iter().map(entry_in_markdown).collect();
-    let lines = cut(&lines.join("\n"), DESCRIPTION_UNITS_MAX - more.encode_utf16().count());
+    let more = message.more.iter().flat_map(|(count, what)| {
+        let line = markdown(what, MORE_UNITS_MAX);
+        std::iter::once(format!("\n… {count} ")).chain(line)
+    });
+    let more = within(&more.collect::<Vec<_>>(), DESCRIPTION_UNITS_MAX / 2);
+    let share = (DESCRIPTION_UNITS_MAX - more.encode_utf16().count()) / message.entries.len().max(1);
+    // One of them is the end of the line.
+    let lines: Vec<String> = message.entries.iter().map(|entry| entry_in_markdown(entry, share - 1)).collect();
+    let lines = lines.join("\n");
     let urgent = message.entries.iter().any(|entry| is_bad(&entry.what));
-    let title = format!("ukai: {}", counted(message));
+    let title = format!("{mark}ukai: {}", counted(message));
     json!({
-        "content": cut(&headline, CONTENT_UNITS_MAX),
+        "content": format!("{mark}{headline}"),
         "embeds": [{
             "title": cut(&title, TITLE_UNITS_MAX),
             "description": format!("{lines}{more}"),
@@ -53,13 +67,13 @@ pub fn discord(message: &Message) -> Value {
 
 /// Summary and body of a notification; the body escaped for the markup that servers take (Desktop Notifications 1.2).
 #[must_use]
-pub fn desktop(message: &Message) -> (String, String) {
+pub fn desktop(message: &Message, demo: bool) -> (String, String) {
+    let mark = if demo { DEMO } else { "" };
     let lines: Vec<String> = message.entries.iter().map(plain).collect();
     let more = message.more.iter().map(|(count, what)| format!("… {count} {what}"));
-    let body =
-        cut(&lines.into_iter().chain(more).map(|line| clean(&line)).collect::<Vec<_>>().join("\n"), BODY_UNITS_MAX);
-    let body = body.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    (cut(&clean(&format!("ukai: {}", counted(message))), SUMMARY_UNITS_MAX), body)
+    let body = lines.into_iter().chain(more).map(|line| clean(&line)).collect::<Vec<_>>().join("\n");
+    let body = cut_as(&body, BODY_UNITS_MAX, escaped);
+    (cut(&clean(&format!("{mark}ukai: {}", counted(message))), SUMMARY_UNITS_MAX), body)
 }
 
 #[must_use]
@@ -102,23 +116,17 @@ fn plain(entry: &Entry) -> String {
     format!("{}{times}{late}", entry.what)
 }
 
-fn entry_in_markdown(entry: &Entry) -> String {
-    let next = next(&entry.what).map(|next| format!("\n  `{next}`")).unwrap_or_default();
-    format!("• {}{next}", markdown(&plain(entry), ENTRY_UNITS_MAX))
+/// At most so many units. A command is told whole or not at all: half of one must not be typed.
+fn entry_in_markdown(entry: &Entry, units: usize) -> String {
+    let next = next(&entry.what).map(|next| format!("\n  {}", code(&next)));
+    let next = next.filter(|next| next.encode_utf16().count() <= units / 2).unwrap_or_default();
+    let left = units - BULLET_UNITS - next.encode_utf16().count();
+    format!("• {}{next}", within(&markdown(&plain(entry), ENTRY_UNITS_MAX), left))
 }
 
-/// What one would type now. Ids and names of accounts only; never a token.
-fn next(what: &What) -> Option<String> {
-    Some(match what {
-        What::JobAborted { job, .. } => format!("ukai resume {job}"),
-        What::Attention { job, .. } | What::LimitNear { job, .. } => format!("ukai show {job}"),
-        What::BreakerOpened { .. } => "ukai providers".to_owned(),
-        What::Quarantined { .. } => "ukai quarantine ls".to_owned(),
-        What::StartsPaused { .. } => "ukai unpause --all".to_owned(),
-        What::BatchDone { batch, .. } => format!("ukai results {batch}"),
-        What::Lost { .. } => "ukai ls".to_owned(),
-        What::BreakerClosed { .. } | What::Test => return None,
-    })
+/// As code, where nothing is escaped and nothing is markup. What would end it is another character.
+fn code(text: &str) -> String {
+    format!("`{}`", clean(text).replace('`', "'"))
 }
 
 fn time(entry: &Entry) -> String {
@@ -126,125 +134,57 @@ fn time(entry: &Entry) -> String {
         .map_or_else(|_| "an unknown time".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M UTC").to_string())
 }
 
-/// On one line, without what steers a terminal or turns the direction of writing.
-fn clean(text: &str) -> String {
-    let kept = |c: &char| !matches!(c, '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
-    let text: String = text.chars().filter(kept).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Shown as it stands: no emphasis, no link, no mention, no code.
-fn markdown(text: &str, units: usize) -> String {
-    let mut shown = String::new();
-    for c in cut(&clean(text), units).chars() {
-        match c {
-            // An invisible character keeps a mention or an address from being one.
-            '@' => shown.push_str("@\u{200B}"),
-            ':' => shown.push_str(":\u{200B}"),
-            '\\' | '*' | '_' | '~' | '`' | '|' | '>' | '<' | '[' | ']' | '(' | ')' | '#' | '-' => {
-                shown.push('\\');
-                shown.push(c);
-            }
-            _ => shown.push(c),
+/// Shown as it stands: no emphasis, no link, no mention. A command that is marked off in it is code, and of that only what
+/// a shell takes as it stands; anything else in such marks is text.
+fn markdown(text: &str, units: usize) -> Vec<String> {
+    let text = cut(&clean(text), units);
+    let mut pieces = Vec::new();
+    let mut rest = text.as_str();
+    while let Some(c) = rest.chars().next() {
+        if let Some(command) = command_at(rest) {
+            pieces.push(code(command));
+            rest = &rest[command.len() + 2..];
+            continue;
         }
+        pieces.push(in_markdown(c));
+        rest = &rest[c.len_utf8()..];
     }
-    shown
+    pieces
 }
 
-/// At most so many UTF-16 units, no character split, and no escape without what it escapes.
-fn cut(text: &str, units: usize) -> String {
-    if text.encode_utf16().count() <= units {
-        return text.to_owned();
+/// What stands in marks at the beginning of the text, if it is one of our commands.
+fn command_at(text: &str) -> Option<&str> {
+    let (command, _) = text.strip_prefix('`')?.split_once('`')?;
+    command.starts_with("ukai ").then_some(command).filter(|command| !command.contains(['@', '<', '>']))
+}
+
+fn in_markdown(c: char) -> String {
+    match c {
+        // An invisible character keeps a mention or an address from being one.
+        '@' => "@\u{200B}".to_owned(),
+        ':' => ":\u{200B}".to_owned(),
+        '\\' | '*' | '_' | '~' | '`' | '|' | '>' | '<' | '[' | ']' | '(' | ')' | '#' | '-' => format!("\\{c}"),
+        _ => c.to_string(),
+    }
+}
+
+/// As many pieces as fit, none of them split.
+fn within(pieces: &[String], units: usize) -> String {
+    let length = |piece: &String| piece.encode_utf16().count();
+    if pieces.iter().map(length).sum::<usize>() <= units {
+        return pieces.concat();
     }
     let (mut kept, mut used) = (String::new(), 1);
-    for c in text.chars() {
-        used += c.len_utf16();
+    for piece in pieces {
+        used += length(piece);
         if used > units {
             break;
         }
-        kept.push(c);
-    }
-    let backslashes = kept.chars().rev().take_while(|c| *c == '\\').count();
-    if backslashes % 2 == 1 {
-        kept.pop();
+        kept.push_str(piece);
     }
     kept.push('…');
     kept
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::{Duration, SystemTime};
-
-    use proptest::prelude::*;
-    use ukai_protocol::id::JobId;
-    use ukai_protocol::job::{Cause, CauseKind};
-
-    use super::*;
-
-    fn aborted(name: &str, detail: &str) -> Entry {
-        let cause = Cause::new(CauseKind::AllOpen, detail);
-        let (job, name) = (JobId::from_random([0; 5]), name.to_owned());
-        let what = What::JobAborted { job, name, account: None, cause };
-        Entry { what, times: 1, at: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000), late: false }
-    }
-
-    fn units(text: &str) -> usize {
-        text.encode_utf16().count()
-    }
-
-    fn check(body: &Value) {
-        let text = |value: &Value| value.as_str().expect("a text").to_owned();
-        let (content, embed) = (text(&body["content"]), &body["embeds"][0]);
-        let (title, description) = (text(&embed["title"]), text(&embed["description"]));
-        assert!(!content.trim().is_empty() && units(&content) <= 2_000, "{content}");
-        assert!(!title.trim().is_empty() && units(&title) <= 256, "{title}");
-        assert!(!description.trim().is_empty() && units(&description) <= 4_096, "{description}");
-        assert!(units(&title) + units(&description) <= 6_000);
-        for text in [&content, &description] {
-            assert!(!text.replace("@\u{200B}", "").contains('@') && !text.contains("](http"), "{text}");
-            assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
-        }
-        assert_eq!(body["allowed_mentions"], json!({"parse": []}));
-    }
-
-    #[test]
-    fn other_peoples_text_is_shown_and_is_no_markup() {
-        let message = Message {
-            entries: vec![aborted("**@everyone** [x](https://evil.example) <@123>", "`code`\u{0}\u{1b}[31m")],
-            more: vec![(31, "more jobs aborted".to_owned())],
-        };
-        let body = discord(&message);
-        check(&body);
-        let description = body["embeds"][0]["description"].as_str().expect("a text");
-        assert!(
-            description.contains("ukai resume j-aaaaaaaa") && description.contains("31 more jobs aborted"),
-            "{description}"
-        );
-        let (summary, shown) = desktop(&message);
-        assert_eq!(summary, "ukai: 32 things happened");
-        assert!(shown.contains("&lt;@123&gt;") && !shown.contains('<'), "{shown}");
-    }
-
-    #[test]
-    fn what_is_late_or_happened_often_says_so() {
-        let entry = Entry { times: 7, late: true, ..aborted("n", "d") };
-        let (_, body) = desktop(&Message { entries: vec![entry], more: Vec::new() });
-        assert!(body.contains("(7 times)") && body.contains("late: it happened at 2027-01-15 08:00 UTC"), "{body}");
-    }
-
-    proptest! {
-        #[test]
-        fn whatever_happened_keeps_every_limit(
-            name in "\\PC{0,300}",
-            detail in "(\\PC|\\p{Emoji}|[\\\\*_@<>\\[\\]()`\u{0}\u{202e}\u{200d}]){0,3000}",
-            count in 1_usize..11,
-        ) {
-            let entries = vec![aborted(&name, &detail.repeat(4)); count];
-            let message = Message { entries, more: vec![(3, name.clone())] };
-            check(&discord(&message));
-            let (summary, body) = desktop(&message);
-            prop_assert!(units(&summary) <= 100 && body.chars().count() <= 5 * 500);
-        }
-    }
-}
+mod tests;

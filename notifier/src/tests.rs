@@ -10,7 +10,7 @@ use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind};
 
 use super::*;
-use crate::message::{Deliver, Message, Outcome};
+use crate::message::{Deliver, Message, Outcome, Trouble};
 
 type Seen = Arc<Mutex<Vec<Message>>>;
 
@@ -28,11 +28,13 @@ struct Fake {
     acts: VecDeque<Act>,
     seen: Seen,
     identity: Option<String>,
+    trouble: Trouble,
 }
 
 impl Fake {
     fn new(name: &'static str, acts: impl IntoIterator<Item = Act>) -> Self {
-        Fake { name, acts: acts.into_iter().collect(), seen: Seen::default(), identity: Some("one".to_owned()) }
+        let (acts, seen, identity) = (acts.into_iter().collect(), Seen::default(), Some("one".to_owned()));
+        Fake { name, acts, seen, identity, trouble: Trouble::default() }
     }
 
     fn seen(&self) -> Vec<String> {
@@ -58,6 +60,10 @@ impl Deliver for Fake {
             Act::Hang => std::future::pending().await,
             Act::Panic => panic!("a sink with a fault"),
         }
+    }
+
+    fn trouble(&self) -> Trouble {
+        self.trouble.clone()
     }
 
     fn identity(&self) -> Option<String> {
@@ -194,14 +200,15 @@ async fn sinks_fail_apart_and_order_is_kept() {
     }
     notifier.finish().await;
     let seen = fakes.each_ref().map(Fake::seen);
-    let [second, both] = [vec![text(2)], vec![text(1), text(2)]];
-    assert_eq!(seen, [vec![], vec![], second.clone(), second, both]);
-    assert_eq!(home.lost(), [("fails".to_owned(), 1), ("drops".to_owned(), 1)]);
+    let [along, second, both] = [vec![late(1), text(2)], vec![text(2)], vec![text(1), text(2)]];
+    assert_eq!(seen, [vec![], vec![], along, second, both]);
+    let lost = ["fails", "drops", "panics"].map(|sink| (sink.to_owned(), 1));
+    assert_eq!(home.lost(), lost);
     let again = ["hangs", "panics", "fails", "drops", "well"].map(|name| Fake::new(name, []));
     let owed = [paused(1), paused(2)];
     home.start(&owed, &again.each_ref()).await.finish().await;
     let all = vec![late(1), late(2)];
-    assert_eq!(again.each_ref().map(Fake::seen), [all.clone(), all, vec![late(1)], vec![], vec![]]);
+    assert_eq!(again.each_ref().map(Fake::seen), [all.clone(), all, vec![], vec![], vec![]]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,15 +222,70 @@ async fn a_dead_sink_is_not_begun_until_it_is_configured_otherwise() {
     let tested = notifier.test().await;
     assert!(tested[1].1.as_ref().is_err_and(|why| why.contains("no more messages")), "{tested:?}");
     notifier.finish().await;
-    assert_eq!(home.lost(), [("fake".to_owned(), 1)]);
+    assert_eq!(home.lost(), [("fake".to_owned(), 1), ("fake".to_owned(), 1)]);
     let owed = [paused(1), paused(2)];
     let same = Fake::new("fake", []);
     let notifier = home.start(&owed, &[&same]).await;
-    assert_eq!(notifier.test().await.len(), 1, "the log alone");
+    let tested = notifier.test().await;
+    assert!(tested[1].1.as_ref().is_err_and(|why| why.contains("404; configure it anew")), "{tested:?}");
     notifier.finish().await;
     let other = Fake { identity: Some("two".to_owned()), ..Fake::new("fake", []) };
     home.start(&owed, &[&other]).await.finish().await;
     assert_eq!((same.seen(), other.seen()), (vec![], vec![late(1), late(2)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_sink_misses_is_counted_for_as_long_as_it_is_dead() {
+    let home = Home::new();
+    let dead = Fake::new("fake", [Act::Say(Outcome::Dead("404".to_owned()))]);
+    let mut started = home.start(&[], &[&dead]).await;
+    started.alert(paused(1));
+    wait_a_minute().await;
+    for restarts in 0..2 {
+        let before = home.lost().iter().map(|(_, count)| count).sum::<u64>();
+        assert_eq!(before, 1 + 43 * restarts, "{:?}", home.lost());
+        let records = home.lost().len();
+        for seq in 2..=42 {
+            started.alert(paused(seq));
+            started.alert(Alert { what: What::Lost { sink: "other".to_owned(), count: 1 }, ..paused(seq) });
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(home.lost().len(), records + 1, "the first at once");
+        wait_a_minute().await;
+        assert_eq!(home.lost().len(), records + 2, "the others by the minute");
+        // The end of the process is no reason to forget any.
+        started.alert(paused(43));
+        started.alert(paused(44));
+        started.finish().await;
+        started = home.start(&[], &[&dead]).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_that_kills_a_sink_loses_what_waits_for_it_and_says_so() {
+    let home = Home::new();
+    let dead = Fake::new("fake", [Act::Say(Outcome::Dead("404".to_owned()))]);
+    let notifier = home.start(&[], &[&dead]).await;
+    notifier.alert(paused(1));
+    notifier.test().await;
+    notifier.finish().await;
+    assert_eq!(home.lost(), [("fake".to_owned(), 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_cannot_be_used_is_a_row_of_the_test_and_counts_what_it_misses() {
+    let home = Home::new();
+    let lost = home.lost.clone();
+    let lost: Lost = Arc::new(move |sink, count| lost.lock().expect("no panic").push((sink.to_owned(), count)));
+    let discord = Some(Secret::new("http://discord.com/api/webhooks/1/SECRET".to_owned()));
+    let notifier = Notifier::start(Setup { discord, lost, ..Setup::default() }).await.expect("it starts");
+    let tested = notifier.test().await;
+    let [(log, Ok(())), (discord, Err(why))] = tested.as_slice() else { panic!("{tested:?}") };
+    assert_eq!((log.as_str(), discord.as_str()), ("log", discord::NAME));
+    assert!(why.contains("neither https nor http") && why.contains("correct it") && !why.contains("SECRET"), "{why}");
+    notifier.alert(paused(1));
+    notifier.finish().await;
+    assert_eq!(home.lost(), [(discord.clone(), 1)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,14 +295,34 @@ async fn a_test_says_how_it_went_for_each_sink() {
         Fake::new("well", []),
         Fake::new("refuses", [Act::Say(Outcome::Dropped("too long".to_owned()))]),
         Fake::new("hangs", [Act::Hang]),
+        Fake::new("fails", [Act::Hang]),
     ];
+    fakes[3].trouble.set(Some("HTTP 500".to_owned()));
     let notifier = home.start(&[], &fakes.each_ref()).await;
     let before = tokio::time::Instant::now();
-    let went: Vec<_> = notifier.test().await.into_iter().map(|(sink, went)| (sink, went.is_ok())).collect();
+    let went = notifier.test().await;
     assert!(before.elapsed() <= Duration::from_secs(10));
-    let expected = [("log", true), ("well", true), ("refuses", false), ("hangs", false)];
-    assert_eq!(went, expected.map(|(sink, went)| (sink.to_owned(), went)));
+    let expected = [
+        ("log", Ok(())),
+        ("well", Ok(())),
+        ("refuses", Err("it refused the message: too long")),
+        ("hangs", Err("it has not answered in time")),
+        ("fails", Err("HTTP 500")),
+    ];
+    assert_eq!(went, expected.map(|(sink, went)| (sink.to_owned(), went.map_err(str::to_owned))));
     assert_eq!(fakes[0].seen(), [What::Test.to_string()]);
+    // One that waits behind a message says how that goes, in its time.
+    let under_way = Fake::new("fails", [Act::Hang]);
+    under_way.trouble.set(Some("HTTP 500".to_owned()));
+    let behind = home.start(&[], &[&under_way]).await;
+    behind.alert(paused(1));
+    wait_a_minute().await;
+    let went = behind.test().await;
+    assert!(
+        went[1].1.as_ref().is_err_and(|why| why == "another message is under way, and fails: HTTP 500"),
+        "{went:?}"
+    );
+    behind.finish().await;
     // One that gave up a test goes on.
     notifier.alert(paused(1));
     notifier.finish().await;
@@ -258,6 +340,7 @@ async fn no_key_reaches_a_sink_and_no_text_is_without_end() {
         name: "sk-hidden-1234".to_owned(),
         account: Some("sk-hidden-1234".to_owned()),
         cause: Cause::new(CauseKind::Internal, detail),
+        raise: Vec::new(),
     };
     notifier.alert(Alert { what, source: None, at: UNIX_EPOCH, late: false });
     notifier.finish().await;

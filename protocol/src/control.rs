@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{BatchPlace, Event, Line};
+use crate::event::{BatchPlace, Event, FileChange, Line};
 use crate::id::{BatchId, JobId};
 use crate::job::{JobSpec, JobStatus, Limits, Outcome, Used};
 use crate::lease::{AnswerClass, Wire};
@@ -296,6 +296,7 @@ impl JobResult {
             text: progress.text.clone(),
             duration_ms: progress.used.wall_ms,
             denied: progress.denied.clone(),
+            files_changed: progress.files_changed.clone(),
             limits: progress.limits,
             resume_token: None,
             attention: progress.attention.clone(),
@@ -309,6 +310,7 @@ pub struct JobResult {
     pub text: String,
     pub duration_ms: u64,
     pub denied: Vec<DeniedCall>,
+    pub files_changed: Vec<FileChange>,
     /// Where a person set others than it was submitted with.
     pub limits: Option<Limits>,
     /// The word with which this end can be resumed; None where there is nothing to resume.

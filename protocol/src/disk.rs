@@ -27,6 +27,22 @@ pub fn append(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.sync_data()
 }
 
+/// Writes a new file's bytes and makes them durable together with its mode and owner.
+pub fn write_new(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    if let Err(error) = fault::at_file(Operation::Write, file) {
+        file.write_all(&bytes[..bytes.len() / 2])?;
+        return Err(error);
+    }
+    file.write_all(bytes)?;
+    sync(file)
+}
+
+/// Makes an open file or folder durable. On an error it is unknown what is.
+pub fn sync(file: &File) -> io::Result<()> {
+    fault::at_file(Operation::Sync, file)?;
+    file.sync_all()
+}
+
 /// Cuts a file to `length` and makes that durable.
 pub fn truncate(file: &File, length: u64) -> io::Result<()> {
     file.set_len(length)?;

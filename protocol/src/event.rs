@@ -112,6 +112,9 @@ pub enum Event {
         output: String,
         run_time_ms: u64,
         wall_ms: u64,
+        /// What it left changed on the disk, as far as its tool knows; also where it failed half-way.
+        #[serde(default)]
+        files_changed: Vec<FileChange>,
     },
     LimitWarned {
         limit: Limit,
@@ -200,6 +203,21 @@ pub enum ToolStatus {
     NotFinished,
     /// It may have run: the worker died in between.
     Unknown,
+}
+
+/// One file that a tool wrote.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileChange {
+    /// Absolute, links followed.
+    pub path: String,
+    pub change: Change,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    Created,
+    Modified,
 }
 
 impl Event {

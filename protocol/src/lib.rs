@@ -15,14 +15,19 @@ pub mod run_state;
 pub mod secret;
 pub mod server_event;
 
+// What a person is told to type.
+pub mod command;
+
 // The two links: worker to supervisor, client to supervisor.
 pub mod control;
 pub mod session;
 
-// A question to a provider that belongs to no job.
+// Questions that belong to no job: to a provider, and to the worker's program itself.
+pub mod one_shot;
 pub mod probe;
 
-// How words become bytes on a socket or in a pipe.
+// How words become bytes: sealed on disk, framed on a socket or in a pipe.
+pub mod checksum;
 pub mod codec;
 pub mod connection;
 pub mod frame;

@@ -17,8 +17,40 @@ pub struct Policy {
     /// Tools hidden from the model (`[tools] disable`).
     pub disabled_tools: Vec<String>,
     pub ask_timeout_ms: u64,
+    /// Jobs of before there were commands have none: theirs is the default.
+    #[serde(default)]
+    pub sandbox: Sandbox,
     /// A policy that did not load: everything is denied, and this says where it is broken.
     pub broken: Option<String>,
+}
+
+/// What confines the commands that a job starts (spec §8).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sandbox {
+    /// Off: they may do what their owner may.
+    pub on: bool,
+    pub network: Network,
+    /// Absolute; to read besides the usual, and to write.
+    pub read: Vec<PathBuf>,
+    pub write: Vec<PathBuf>,
+    /// Variables to pass on, by name.
+    pub env: Vec<String>,
+}
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Sandbox { on: true, network: Network::Off, read: Vec::new(), write: Vec::new(), env: Vec::new() }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    #[default]
+    Off,
+    /// One of its own: what is started together can talk, to nobody else.
+    Loopback,
+    On,
 }
 
 /// One rule as written: `Tool` or `Tool(spec)`.
@@ -94,6 +126,17 @@ pub enum RuleList {
     Allow,
     Ask,
     Deny,
+}
+
+impl RuleList {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RuleList::Allow => "allow",
+            RuleList::Ask => "ask",
+            RuleList::Deny => "deny",
+        }
+    }
 }
 
 /// A verdict with its source and, where it denies, the words that the model is told.

@@ -6,6 +6,7 @@
 
 #![deny(clippy::disallowed_methods)]
 
+use crate::secret::fingerprint::Fingerprints;
 use serde::{Deserialize, Serialize};
 
 use crate::lease::{Grant, Report};
@@ -23,6 +24,8 @@ pub struct ProbeRequest {
     pub kind: ProbeKind,
     /// From when the request was read; then the answer is a timeout.
     pub deadline_ms: u64,
+    /// What no observation may hold, besides the key of the grant.
+    pub secrets: Fingerprints,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -114,6 +114,35 @@ pub(crate) struct Stat {
     pub(crate) start_time: u64,
 }
 
+/// One process as `/proc` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub pid: u32,
+    pub parent: u32,
+    /// It has ended, and its parent has not asked how.
+    pub is_dead: bool,
+}
+
+/// All that `/proc` shows now.
+#[must_use]
+pub fn all() -> Vec<Seen> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid| {
+        let Stat { state, parent, .. } = stat(pid)?;
+        Some(Seen { pid, parent, is_dead: matches!(state, 'Z' | 'X') })
+    })
+    .collect()
+}
+
+/// A variable of the environment that a process was started with. None: it has none of this name, or may not be asked.
+#[must_use]
+pub fn variable(pid: u32, name: &str) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut entries = environment.split(|byte| *byte == 0).filter_map(|entry| str::from_utf8(entry).ok());
+    entries.find_map(|entry| entry.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
+}
+
 /// Fifty numbers and a name of 15 bytes. The kernel gives them in one read; a sweep looks at every process there is, so
 /// reads are counted.
 const STAT_BYTES_MAX: usize = 2_048;

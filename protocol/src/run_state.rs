@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::control::DeniedCall;
-use crate::event::{BatchPlace, Event, ProcessMark, ToolStatus, WaitingFor, Why};
+use crate::event::{BatchPlace, Event, FileChange, ProcessMark, ToolStatus, WaitingFor, Why};
 use crate::job::{CauseKind, JobStatus, Limit, Limits, Outcome, Reason, Used};
 use crate::json::Json;
 use crate::message::{Args, Call, Message, Opaque, Stop, Usage};
@@ -18,6 +18,9 @@ use crate::policy::{Judgement, Source, Verdict};
 
 /// Denied calls that a result names; more are only counted.
 pub const DENIED_KEPT_MAX: usize = 100;
+/// Changed files that a result names: with the bound on their text, a result fits into a frame beside its other parts.
+pub const FILES_CHANGED_MAX: usize = 1_000;
+pub const FILES_CHANGED_BYTES_MAX: usize = 256 * 1024;
 /// Distinct denied calls of which the repetitions are counted.
 const DENIED_COUNTED_MAX: usize = 64;
 
@@ -59,6 +62,9 @@ pub struct Progress {
     pub provider: Option<String>,
     pub denied: Vec<DeniedCall>,
     pub denied_count: u64,
+    /// The first of them, each path once, in the order of their first change.
+    #[serde(default)]
+    pub files_changed: Vec<FileChange>,
     pub attention: Option<String>,
     pub outcome: Option<Outcome>,
     /// Where a person set others than it was submitted with.
@@ -91,6 +97,7 @@ impl Default for Progress {
             provider: None,
             denied: Vec::new(),
             denied_count: 0,
+            files_changed: Vec::new(),
             attention: None,
             outcome: None,
             limits: None,
@@ -198,8 +205,9 @@ impl Progress {
                 }
             }
             Event::ToolStarted { .. } => self.status = JobStatus::Running,
-            Event::ToolFinished { status, run_time_ms, wall_ms, .. } => {
+            Event::ToolFinished { status, run_time_ms, wall_ms, files_changed, .. } => {
                 self.clocks(*run_time_ms, *wall_ms);
+                self.changed(files_changed);
                 if matches!(status, ToolStatus::Ok | ToolStatus::Failed | ToolStatus::NotFinished | ToolStatus::Unknown)
                 {
                     self.used.tool_calls += 1;
@@ -242,6 +250,18 @@ impl Progress {
         self.used.input_tokens = self.used.input_tokens.saturating_add(usage.input);
         self.used.output_tokens = self.used.output_tokens.saturating_add(usage.output);
         self.used.cost_usd += cost_usd;
+    }
+
+    /// What was created stays so, however often it is written later.
+    fn changed(&mut self, files: &[FileChange]) {
+        for file in files {
+            let bytes: usize = self.files_changed.iter().map(|known| known.path.len()).sum();
+            let room =
+                self.files_changed.len() < FILES_CHANGED_MAX && bytes + file.path.len() <= FILES_CHANGED_BYTES_MAX;
+            if room && !self.files_changed.iter().any(|known| known.path == file.path) {
+                self.files_changed.push(file.clone());
+            }
+        }
     }
 
     /// The worker counts from what its attempt began with; a clock never runs back.

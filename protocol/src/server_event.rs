@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::command::quoted;
 use crate::control::BreakerState;
 use crate::id::BatchId;
 
@@ -126,7 +127,8 @@ impl ServerState {
         let quarantined = self.quarantined.iter().filter(|(_, seen)| !seen.acked);
         let mut attention: Vec<_> = quarantined.map(|(subject, seen)| (subject.clone(), seen.why.clone())).collect();
         if self.lost > 0 {
-            let why = format!("{} alerts could not be delivered; `ukai ls` shows what they were about", self.lost);
+            let why =
+                format!("{} alerts could not be delivered; {} shows what they were about", self.lost, quoted(&["ls"]));
             attention.push((ALERTS.to_owned(), why));
         }
         attention

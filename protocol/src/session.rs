@@ -48,6 +48,8 @@ pub enum ToSupervisor {
     Heartbeat {
         progress: u64,
     },
+    /// After a cancel: commands are being asked to end, which may take as long as they are given.
+    Ending,
     /// Provisional text for listeners; may be dropped.
     Delta {
         step: u64,
@@ -96,6 +98,10 @@ pub struct Welcome {
     pub orphan_grace_ms: u64,
     /// Where spilled output goes; a root for reading.
     pub outputs: std::path::PathBuf,
+    /// For commands, besides the usual: name and value.
+    pub env: Vec<(String, String)>,
+    /// From TERM to KILL.
+    pub term_grace_ms: u64,
     /// What must not come to stand in a record, known by its hash alone.
     pub secrets: Fingerprints,
 }

@@ -2,12 +2,12 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so and stops")]
 
-use ukai_protocol::event::{Event, ProcessMark, ToolStatus};
+use ukai_protocol::event::{Change, Event, FileChange, ProcessMark, ToolStatus};
 use ukai_protocol::job::{Cause, CauseKind, JobStatus, Limit, Outcome};
 use ukai_protocol::json::Json;
 use ukai_protocol::message::{Args, Call, Message, Stop, Usage};
 use ukai_protocol::policy::{Judgement, Source};
-use ukai_protocol::run_state::RunState;
+use ukai_protocol::run_state::{FILES_CHANGED_BYTES_MAX, FILES_CHANGED_MAX, RunState};
 
 fn submitted() -> Event {
     Event::Submitted { name: "a".to_owned(), prompt: "do".to_owned(), priority: 5, batch: None }
@@ -55,6 +55,7 @@ fn tool_finished(call: &str) -> Event {
         output: format!("of {call}"),
         run_time_ms: 150,
         wall_ms: 250,
+        files_changed: Vec::new(),
     }
 }
 
@@ -221,4 +222,35 @@ fn a_pause_is_no_restart_and_a_crash_beside_it_is_one() {
             "{why}"
         );
     }
+}
+
+fn wrote(call: &str, path: &str, change: Change) -> Event {
+    let mut event = tool_finished(call);
+    if let Event::ToolFinished { files_changed, .. } = &mut event {
+        files_changed.push(FileChange { path: path.to_owned(), change });
+    }
+    event
+}
+
+#[test]
+fn changed_files_are_named_once_by_their_first_change_and_within_bounds() {
+    let long = "x".repeat(FILES_CHANGED_BYTES_MAX / 2);
+    let many: Vec<String> = (0..FILES_CHANGED_MAX + 5).map(|number| format!("/w/{number}")).collect();
+    let check = |quirk: &str, writes: &[(&str, Change)], expected: &[(&str, Change)]| {
+        let mut events = vec![submitted(), started(1)];
+        for (path, change) in writes {
+            events.extend([replied(&["c"]), judged("c"), tool_started("c", false), wrote("c", path, *change)]);
+        }
+        let files = fold(&events).progress.files_changed;
+        let found: Vec<_> = files.iter().map(|file| (file.path.as_str(), file.change)).collect();
+        assert_eq!(found, expected, "{quirk}");
+    };
+    let (created, modified) = (Change::Created, Change::Modified);
+    check("none", &[], &[]);
+    check("in their order", &[("/b", modified), ("/a", created)], &[("/b", modified), ("/a", created)]);
+    check("created stays", &[("/a", created), ("/a", modified)], &[("/a", created)]);
+    let all: Vec<_> = many.iter().map(|path| (path.as_str(), created)).collect();
+    check("many", &all, &all[..FILES_CHANGED_MAX]);
+    let (one, two) = (format!("/1{long}"), format!("/2{long}"));
+    check("long ones", &[(&one, created), (&two, created), ("/a", created)], &[(&one, created), ("/a", created)]);
 }

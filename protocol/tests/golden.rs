@@ -4,7 +4,7 @@
 
 use ukai_protocol::codec::{decode, encode};
 use ukai_protocol::control::{Request, Selection};
-use ukai_protocol::event::{Event, ToolStatus};
+use ukai_protocol::event::{Change, Event, FileChange, ToolStatus};
 use ukai_protocol::frame::PROTOCOL_VERSION;
 use ukai_protocol::job::{Cause, CauseKind, Limit, Outcome};
 use ukai_protocol::lease::{AnswerClass, Grant, LimitsSeen, Report, Timeouts, Wait, Wire};
@@ -12,6 +12,7 @@ use ukai_protocol::message::{Args, Call, Stop, Usage};
 use ukai_protocol::policy::{Judgement, Source};
 use ukai_protocol::probe::{Observation, ProbeAnswer, ProbeKind, ProbeRequest, Seen, Shape};
 use ukai_protocol::secret::Secret;
+use ukai_protocol::secret::fingerprint::Fingerprints;
 use ukai_protocol::session::{Hello, ToSupervisor, ToWorker};
 
 fn hex(bytes: &[u8]) -> String {
@@ -76,6 +77,7 @@ fn a_record_of_one_turn() {
             output: "x".to_owned(),
             run_time_ms: 1501,
             wall_ms: 2001,
+            files_changed: vec![FileChange { path: "/w/a".to_owned(), change: Change::Modified }],
         },
         Event::Finished {
             outcome: Outcome::Ended(Cause::new(CauseKind::Limit(Limit::Steps), "25 of 25")),
@@ -84,7 +86,7 @@ fn a_record_of_one_turn() {
     ];
     check(
         &ToSupervisor::Record { attempt: 1, n: 0, events },
-        "00010004090102686d01026331045265616400117b2266696c655f70617468223a2261227d000164320700000000000000e03ffbdc05fbd0070a0263310452656164117b2266696c655f70617468223a2261227d010001000c0263310452656164000178fbdd05fbd10712010c6c696d697428737465707329083235206f6620323500",
+        "00010004090102686d01026331045265616400117b2266696c655f70617468223a2261227d000164320700000000000000e03ffbdc05fbd0070a0263310452656164117b2266696c655f70617468223a2261227d010001000c0263310452656164000178fbdd05fbd10701042f772f610112010c6c696d697428737465707329083235206f6620323500",
     );
 }
 
@@ -122,8 +124,8 @@ fn a_probe() {
     };
     let kind = ProbeKind::Health(Shape { tools: true, output_tokens: 16, input_bytes: 300 });
     check(
-        &ProbeRequest { grant, kind, deadline_ms: 30_000 },
-        "0903036c6162036c6162010175016d01016bfb1027fce0930400fb60eafbe8036400000110fb2c01fb3075",
+        &ProbeRequest { grant, kind, deadline_ms: 30_000, secrets: Fingerprints::default() },
+        "0903036c6162036c6162010175016d01016bfb1027fce0930400fb60eafbe8036400000110fb2c01fb3075000000000000000000000000000000000000000000000000000000000000000000",
     );
     let report = Report { lease: 9, generation: 3, class: AnswerClass::Success, ..Report::default() };
     let observations = vec![

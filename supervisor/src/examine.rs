@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use ukai_protocol::control::ProbeRow;
 use ukai_protocol::lease::{Grant, Report};
 use ukai_protocol::probe::{ProbeAnswer, ProbeKind, ProbeRequest};
+use ukai_protocol::secret::fingerprint::Fingerprints;
 
 use crate::pool::reaper::Family;
 use crate::probe::{self, ProbeError};
@@ -67,6 +68,7 @@ pub async fn ask(
     worker_program: PathBuf,
     family: Family,
     granted: Vec<(String, Result<Grant, String>)>,
+    secrets: &Fingerprints,
     answered: impl Fn(&Examination),
 ) -> Vec<Examination> {
     let answered = &answered;
@@ -79,7 +81,8 @@ pub async fn ask(
             };
             let lease = Some(grant.lease);
             let deadline_ms = u64::try_from(DEADLINE.as_millis()).unwrap_or(u64::MAX);
-            let request = ProbeRequest { grant, kind: ProbeKind::Capability, deadline_ms };
+            let secrets = secrets.clone();
+            let request = ProbeRequest { grant, kind: ProbeKind::Capability, deadline_ms, secrets };
             let answer: Result<ProbeAnswer, ProbeError> = probe::run(&program, family, request.clone()).await;
             let outcome = answer.map_err(|error| error.to_string());
             let evidence = Some(ProbedProvider::new(&request, outcome.clone()));

@@ -18,15 +18,15 @@ use ukai_protocol::connection::Listener;
 use ukai_protocol::control::SinkRow;
 use ukai_protocol::disk;
 use ukai_protocol::process_tree;
-use ukai_protocol::secret::fingerprint::Fingerprints;
 
 use crate::actor::{Arguments, Idle, Msg, Supervisor};
 use crate::batch;
 use crate::control::{self, Doors};
 use crate::listener;
 use crate::pool::actor::Pool;
+use crate::pool::commands_env::CommandsEnv;
 use crate::pool::reaper::Family;
-use crate::pool::spawn;
+use crate::pool::{spawn, stray};
 use crate::publish::Publisher;
 use crate::settings::{Notify, Provider, Settings};
 use crate::store::batch_file::{self, BatchFile};
@@ -41,8 +41,6 @@ use crate::store::{self, Appended, Lock, Recovered, Reply, StateDir, StoreError,
 
 /// Between two looks for orphans that came to us while nothing else made us look.
 const REAP_EVERY: Duration = Duration::from_secs(5);
-/// A variable that holds less may hold a word, which would be missing from every text that jobs read and write.
-const RECORDED_SECRET_BYTES_MIN: usize = 12;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -88,6 +86,9 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     });
     let Held { lock, recovered, batches, routes, told, capabilities, server_log, owed } = held.await??;
     process_tree::adopt_orphans().map_err(StartError::Subreaper)?;
+    let jobs = recovered.iter().map(|run| run.id.clone()).collect();
+    let workers: Vec<_> = recovered.iter().filter_map(|run| run.progress.process.clone()).collect();
+    tokio::task::spawn_blocking(move || stray::end_strays(&jobs, &workers)).await?;
     let family = Family::found();
     let socket = settings.socket.clone();
     let listener = Listener::bind(&socket).map_err(|error| StartError::Socket { path: socket.clone(), error })?;
@@ -120,9 +121,11 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     };
     let notifier = Notifier::start(setup(&settings, &state, owed, lost)).await?;
     let (store, _) = store::start(state, published, None).await?;
-    let secrets = Arc::new(fingerprints(&settings));
+    let secrets = Arc::new(settings.fingerprints());
+    let keys = settings.providers.iter().filter_map(|provider| provider.key.clone());
+    let commands_env = Arc::new(CommandsEnv::new(keys.chain(settings.notify.discord.clone()).collect()));
     let (settings, publisher_of) = (Arc::new(settings), publisher.clone());
-    let pool = Pool { settings, store: store.clone(), publisher: publisher_of, family, start, secrets };
+    let pool = Pool { settings, store: store.clone(), publisher: publisher_of, family, start, secrets, commands_env };
     let notifier_of = notifier.clone();
     let arguments =
         Arguments { pool, notifier: notifier_of, recovered, batches, routes, told, capabilities, server_log, address };
@@ -182,15 +185,6 @@ fn take_hold(state: &StateDir, providers: &[Provider]) -> Result<Held, StartErro
     Ok(Held { lock, recovered, batches, routes, told, capabilities, server_log: server.log, owed })
 }
 
-/// What no worker may record: the providers' keys, the webhook, and what looks secret in the environment and is too long to
-/// be a word.
-fn fingerprints(settings: &Settings) -> Fingerprints {
-    let keys = settings.providers.iter().filter_map(|provider| provider.key.as_ref());
-    let Notify { discord, secrets, .. } = &settings.notify;
-    let of_environment = secrets.iter().filter(|secret| secret.expose().len() >= RECORDED_SECRET_BYTES_MIN);
-    Fingerprints::of(rand::random(), keys.chain(discord).chain(of_environment))
-}
-
 fn setup(settings: &Settings, state: &StateDir, owed: Vec<Alert>, lost: Lost) -> Setup {
     let keys = settings.providers.iter().filter_map(|provider| provider.key.clone());
     let notify = settings.notify.clone();
@@ -199,6 +193,7 @@ fn setup(settings: &Settings, state: &StateDir, owed: Vec<Alert>, lost: Lost) ->
         secrets: keys.chain(notify.secrets).collect(),
         discord: notify.discord,
         desktop: notify.desktop,
+        demo: notify.demo,
         owed,
         lost,
     }
@@ -215,8 +210,8 @@ pub async fn test_notify(state: &StateDir, notify: Notify) -> Result<Vec<SinkRow
         }
     });
     let lock = held.await??;
-    let Notify { desktop, discord, secrets } = notify;
-    let setup = Setup { cursors: state.cursors(), secrets, discord, desktop, ..Setup::default() };
+    let Notify { demo, desktop, discord, secrets } = notify;
+    let setup = Setup { cursors: state.cursors(), secrets, discord, desktop, demo, ..Setup::default() };
     let notifier = Notifier::start(setup).await?;
     let sinks = control::tested(&notifier).await;
     notifier.finish().await;

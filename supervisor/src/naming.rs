@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use ukai_protocol::command::{command, quoted};
 use ukai_protocol::event::BatchPlace;
 use ukai_protocol::id::{BatchId, JobId};
 
@@ -17,13 +18,13 @@ const NAME_CHARS_MAX: usize = 40;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotOne {
-    #[error("there is no job or batch `{typed}`; `ukai ls` lists the jobs that there are")]
+    #[error("there is no job or batch `{typed}`; {} lists the jobs that there are", quoted(&["ls"]))]
     Nobody { typed: String },
     #[error("`{typed}` could be any of {shown}; type the id of the one that you mean")]
     Several { typed: String, shown: String },
-    #[error("{batch} is a batch; name one of its jobs, or type: ukai results {batch}")]
+    #[error("{batch} is a batch; name one of its jobs, or type: {}", command(&["results", batch.as_str()]))]
     Batch { batch: BatchId },
-    #[error("{job} is a job of no batch; type: ukai show {job}")]
+    #[error("{job} is a job of no batch; type: {}", command(&["show", job.as_str()]))]
     Alone { job: JobId },
 }
 

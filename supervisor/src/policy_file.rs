@@ -3,17 +3,23 @@
 //! Fail-closed: a file that does not load becomes a policy that denies everything and says where it is broken, never
 //! one with fewer rules. The rules themselves are parsed by the worker, which judges by them.
 
+pub mod origin;
+mod sandbox;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
-use ukai_protocol::policy::{Policy, Rule, split_rule};
+use serde_saphyr::Spanned;
+use ukai_protocol::policy::{Policy, Rule, Sandbox, split_rule};
 
 use crate::config::duration::Millis;
 use crate::config::fault::{Fault, Format, Source};
 use crate::config::load;
+use origin::{Origin, Origins};
+use sandbox::SandboxEntry;
 
 /// What holds when nobody has written one.
 pub const SHIPPED: &str = include_str!("tool_policy.yaml");
@@ -29,9 +35,8 @@ struct File {
     #[serde(default)]
     provider_priority: Vec<String>,
     ask_timeout: Option<Millis>,
-    /// Checked for its shape: nothing that it could confine is started by tools of this version.
-    #[serde(default, rename = "sandbox")]
-    _sandbox: Sandbox,
+    #[serde(default)]
+    sandbox: SandboxEntry,
     #[serde(default)]
     rules: Rules,
 }
@@ -40,11 +45,11 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Rules {
     #[serde(default)]
-    allow: Vec<RuleEntry>,
+    allow: Vec<Spanned<RuleEntry>>,
     #[serde(default)]
-    ask: Vec<RuleEntry>,
+    ask: Vec<Spanned<RuleEntry>>,
     #[serde(default)]
-    deny: Vec<RuleEntry>,
+    deny: Vec<Spanned<RuleEntry>>,
 }
 
 /// `"Tool(spec)"`, or the same with examples.
@@ -54,11 +59,17 @@ struct RuleEntry {
     not_match: Vec<String>,
 }
 
-#[derive(Default)]
-struct Sandbox;
+/// A policy with where it comes from.
+#[derive(Clone, Debug, Default)]
+pub struct Traced {
+    pub policy: Policy,
+    /// None: the shipped one.
+    pub file: Option<PathBuf>,
+    pub origins: Origins,
+}
 
 /// Reads a policy; `/x` in its rules starts at `base`.
-pub fn parse(text: &str, file: &Path, base: &Path) -> Result<Policy, Fault> {
+pub fn parse(text: &str, file: &Path, base: &Path) -> Result<Traced, Fault> {
     let source = Source { file, text, format: Format::Yaml };
     let read: File = source.read()?;
     if read.version != VERSION {
@@ -69,16 +80,28 @@ pub fn parse(text: &str, file: &Path, base: &Path) -> Result<Policy, Fault> {
     if count > RULES_MAX {
         return Err(source.at_key("rules", format!("there are {count}, at most {RULES_MAX} may be"), "merge some"));
     }
-    let rules = |entries: Vec<RuleEntry>| entries.into_iter().map(|entry| entry.at(base)).collect();
-    Ok(Policy {
-        allow: rules(read.rules.allow),
-        ask: rules(read.rules.ask),
-        deny: rules(read.rules.deny),
+    let said_by = file.display().to_string();
+    let rules = |entries: Vec<Spanned<RuleEntry>>| -> (Vec<Rule>, Vec<Origin>) {
+        let one = |entry: Spanned<RuleEntry>| {
+            let line = usize::try_from(entry.referenced.line()).ok().filter(|line| *line > 0);
+            (entry.value.at(base), Origin { said_by: said_by.clone(), line })
+        };
+        entries.into_iter().map(one).unzip()
+    };
+    let ((allow, allowed_by), (ask, asked_by)) = (rules(read.rules.allow), rules(read.rules.ask));
+    let (deny, denied_by) = rules(read.rules.deny);
+    let policy = Policy {
+        allow,
+        ask,
+        deny,
         provider_priority: read.provider_priority,
         disabled_tools: Vec::new(),
         ask_timeout_ms: read.ask_timeout.map_or(ASK_TIMEOUT_MS, |time| time.0),
+        sandbox: read.sandbox.at(base),
         broken: None,
-    })
+    };
+    let origins = Origins { allow: allowed_by, ask: asked_by, deny: denied_by };
+    Ok(Traced { policy, file: Some(file.to_owned()), origins })
 }
 
 /// A policy under which everything is denied, because of `why`.
@@ -90,32 +113,38 @@ pub fn broken(why: String) -> Policy {
 /// Which policy holds for a job: the named one (flag or job key), else the user's, else the shipped one. What is wrong
 /// with it is added to `notes`, for stderr.
 #[must_use]
-pub fn load(named: Option<&Path>, notes: &mut Vec<String>) -> (Policy, Option<PathBuf>) {
+pub fn load(named: Option<&Path>, notes: &mut Vec<String>) -> Traced {
     let users = load::config_dir().map(|folder| folder.join("tool_policy.yaml"));
     let path = match (named, users) {
         (Some(path), _) => path.to_owned(),
         (None, Some(path)) if path.symlink_metadata().is_ok() => path,
-        _ => return (shipped(), None),
+        _ => return traced_shipped(),
     };
-    let policy = read(&path).unwrap_or_else(|why| {
+    read(&path).unwrap_or_else(|why| {
         notes.push(format!("every tool call is denied: {why}"));
-        broken(why)
-    });
-    (policy, Some(path))
+        Traced { policy: broken(why), file: Some(path), ..Traced::default() }
+    })
 }
 
 #[must_use]
 pub fn shipped() -> Policy {
+    traced_shipped().policy
+}
+
+fn traced_shipped() -> Traced {
     // Its base matters to no rule in it: none starts with a single `/`. That it loads is tested.
-    parse(SHIPPED, Path::new("the shipped tool_policy.yaml"), Path::new("/"))
-        .unwrap_or_else(|fault| broken(fault.to_string()))
+    match parse(SHIPPED, Path::new(origin::SHIPPED), Path::new("/")) {
+        Ok(traced) => Traced { file: None, ..traced },
+        Err(fault) => Traced { policy: broken(fault.to_string()), ..Traced::default() },
+    }
 }
 
 /// Adds the ask and deny rules of the `tool_policy.yaml` found in these folders; what else they say is ignored, with a
 /// line in `notes`.
-pub fn narrow(policy: &mut Policy, folders: &[&Path], in_force: Option<&Path>, notes: &mut Vec<String>) {
-    for path in load::found_files(folders, "tool_policy.yaml", in_force) {
-        let found = match read(&path) {
+pub fn narrow(traced: &mut Traced, folders: &[&Path], notes: &mut Vec<String>) {
+    let Traced { policy, file, origins } = traced;
+    for path in load::found_files(folders, "tool_policy.yaml", file.as_deref()) {
+        let Traced { policy: found, origins: by, .. } = match read(&path) {
             Ok(found) => found,
             Err(why) => {
                 notes.push(format!("every tool call is denied: {why}"));
@@ -123,18 +152,20 @@ pub fn narrow(policy: &mut Policy, folders: &[&Path], in_force: Option<&Path>, n
                 continue;
             }
         };
-        if !found.allow.is_empty() || !found.provider_priority.is_empty() {
+        if !found.allow.is_empty() || !found.provider_priority.is_empty() || found.sandbox != Sandbox::default() {
             notes.push(format!(
-                "{}: allow rules and provider_priority are ignored there; its ask and deny rules count",
+                "{}: allow rules, provider_priority and sandbox are ignored there; its ask and deny rules count",
                 path.display()
             ));
         }
         policy.ask.extend(found.ask);
         policy.deny.extend(found.deny);
+        origins.ask.extend(by.ask);
+        origins.deny.extend(by.deny);
     }
 }
 
-fn read(path: &Path) -> Result<Policy, String> {
+fn read(path: &Path) -> Result<Traced, String> {
     let text = load::read_text(path).map_err(|error| {
         format!("the tool policy {} could not be read: {error}; write it, or name another", path.display())
     })?;
@@ -183,68 +214,6 @@ fn checked<E: Error>(entry: RuleEntry) -> Result<RuleEntry, E> {
     match split_rule(&entry.rule) {
         Ok(_) => Ok(entry),
         Err(why) => Err(E::custom(format!("`{}` is no rule: {why}", entry.rule))),
-    }
-}
-
-impl<'de> Deserialize<'de> for Sandbox {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Long {
-            #[serde(default, rename = "network")]
-            _network: Option<Network>,
-            #[serde(default, rename = "read")]
-            _read: Vec<String>,
-            #[serde(default, rename = "write")]
-            _write: Vec<String>,
-            #[serde(default, rename = "env")]
-            _env: Vec<String>,
-        }
-        struct Shape;
-        impl<'de> Visitor<'de> for Shape {
-            type Value = Sandbox;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("on, off or {network, read, write, env}")
-            }
-            fn visit_bool<E: Error>(self, _: bool) -> Result<Sandbox, E> {
-                Ok(Sandbox)
-            }
-            fn visit_str<E: Error>(self, word: &str) -> Result<Sandbox, E> {
-                match word {
-                    "on" | "off" => Ok(Sandbox),
-                    _ => Err(E::custom("it is neither on nor off")),
-                }
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Sandbox, A::Error> {
-                Long::deserialize(MapAccessDeserializer::new(map)).map(|_| Sandbox)
-            }
-        }
-        deserializer.deserialize_any(Shape)
-    }
-}
-
-/// `off`, `loopback` or `on`; YAML readers may take the outer two for booleans.
-struct Network;
-
-impl<'de> Deserialize<'de> for Network {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Word;
-        impl Visitor<'_> for Word {
-            type Value = Network;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("off, loopback or on")
-            }
-            fn visit_bool<E: Error>(self, _: bool) -> Result<Network, E> {
-                Ok(Network)
-            }
-            fn visit_str<E: Error>(self, word: &str) -> Result<Network, E> {
-                match word {
-                    "off" | "loopback" | "on" => Ok(Network),
-                    _ => Err(E::custom("it is none of off, loopback and on")),
-                }
-            }
-        }
-        deserializer.deserialize_any(Word)
     }
 }
 

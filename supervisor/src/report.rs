@@ -6,6 +6,7 @@
 #![deny(clippy::disallowed_methods)]
 
 pub mod page;
+pub mod period;
 
 use std::collections::BTreeMap;
 

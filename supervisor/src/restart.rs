@@ -22,6 +22,8 @@ pub const FRUITLESS_STARTS_MAX: u32 = 5;
 const HEALTHY: Duration = Duration::from_secs(60);
 /// sysexits.h: the program says that trying again is of no use.
 const NEVER_RETRIED: std::ops::RangeInclusive<i32> = 64..=78;
+/// `EX_CONFIG`: the policy wants commands confined, and this kernel cannot.
+const CANNOT_CONFINE: i32 = 78;
 
 /// How a process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +86,8 @@ impl Restarts {
             && NEVER_RETRIED.contains(code)
         {
             let detail = format!("the worker said with exit {code} that trying again is of no use{}", said(death));
-            return Verdict::GiveUp(Cause::new(CauseKind::Internal, detail));
+            let kind = if *code == CANNOT_CONFINE { CauseKind::PolicyError } else { CauseKind::Internal };
+            return Verdict::GiveUp(Cause::new(kind, detail));
         }
         if fruitless >= FRUITLESS_STARTS_MAX {
             let detail = format!(

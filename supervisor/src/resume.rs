@@ -6,6 +6,7 @@
 
 #![deny(clippy::disallowed_methods)]
 
+use ukai_protocol::command::quoted;
 use ukai_protocol::control::JobResult;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{CauseKind, Limit, Limits, Outcome, Used};
@@ -24,7 +25,8 @@ pub enum Refused {
     #[error("it completed: there is nothing to resume; for another run of it, submit it again")]
     Completed,
     #[error(
-        "its files do not verify; see `ukai quarantine`, then `ukai quarantine clear {0}` and start the server again"
+        "its files do not verify; see {}, then {} and start the server again",
+        quoted(&["quarantine"]), quoted(&["quarantine", "clear", .0.as_str()])
     )]
     Quarantined(JobId),
     #[error(
@@ -38,7 +40,8 @@ pub enum Refused {
     )]
     TooLow { limit: Limit, used: String, max: String, example: String },
     #[error(
-        "the token is not of its present end: it has gone on since then, or the token is another job's; look again with `ukai show {0}`"
+        "the token is not of its present end: it has gone on since then, or the token is another job's; look again with {}",
+        quoted(&["show", .0.as_str()])
     )]
     Token(JobId),
 }
@@ -108,6 +111,16 @@ pub fn check(
     Ok(())
 }
 
+/// The limits that must be raised for it to go on, as one types them; twice what they were is one step beyond a guess.
+/// Empty: it can go on with those that it has.
+#[must_use]
+pub fn to_raise(outcome: Option<&Outcome>, used: &Used, limits: &Limits) -> Vec<String> {
+    let Some(Outcome::Ended(cause)) = outcome else { return Vec::new() };
+    let ended_it = |standing: &Standing| cause.kind == CauseKind::Limit(standing.limit);
+    let standings = LIMITS.iter().filter_map(|limit| standing(*limit, used, limits));
+    standings.filter(|now| ended_it(now) || now.used >= now.max).map(|now| now.example()).collect()
+}
+
 /// What it has consumed of each limit, for a person to look at before it goes on: "3 of 25 steps".
 #[must_use]
 pub fn consumed(used: &Used, limits: &Limits) -> String {
@@ -164,7 +177,8 @@ impl Standing {
                 let key = if self.limit == Limit::RunTime { "run_time" } else { "max_wall" };
                 format!("{key}={}s", (twice / 1_000.0).ceil().max(1.0))
             }
-            Limit::Cost => format!("max_cost_usd={twice:.2}"),
+            // Up to whole cents: down would be no raise of a small one.
+            Limit::Cost => format!("max_cost_usd={:.2}", (twice * 100.0).ceil().max(1.0) / 100.0),
             limit => format!("{limit}={}", twice.max(1.0)),
         }
     }
@@ -217,6 +231,29 @@ mod tests {
         let refused = raised(&id(), Some(&ended(CauseKind::Limit(Limit::Steps))), &used, &limits, &raise(""));
         let said = refused.expect_err("refused").to_string();
         assert!(said.contains("3 of 3") && said.contains("--limit steps=6"), "{said}");
+    }
+
+    #[test]
+    fn what_is_told_to_be_raised_lets_it_go_on() {
+        let limits = Limits { steps: 3, max_cost_usd: Some(0.001), ..Limits::default() };
+        let used = |steps| Used { steps, run_time_ms: 4_000, ..Used::default() };
+        for (quirk, kind, used, expected) in [
+            ("steps", CauseKind::Limit(Limit::Steps), used(3), "steps=6"),
+            ("a limit that the next act would exceed", CauseKind::Limit(Limit::Tokens), used(1), "tokens=1000000"),
+            ("it, and another that is used up", CauseKind::Limit(Limit::RunTime), used(3), "steps=6 run_time=1200s"),
+            ("less than a cent", CauseKind::Limit(Limit::Cost), used(1), "max_cost_usd=0.01"),
+            ("another cause", CauseKind::AllOpen, used(1), ""),
+            ("another cause, at a limit", CauseKind::AllOpen, used(3), "steps=6"),
+            ("a day", CauseKind::Limit(Limit::MaxWall), used(1), "max_wall=172800s"),
+            ("visits, which no flag raises", CauseKind::Limit(Limit::MaxVisits), used(1), ""),
+        ] {
+            let outcome = ended(kind);
+            let told = to_raise(Some(&outcome), &used, &limits).join(" ");
+            assert_eq!(told, expected, "{quirk}");
+            let found = raised(&id(), Some(&outcome), &used, &limits, &raise(&told));
+            assert!(found.is_ok(), "{quirk}: {found:?}");
+        }
+        assert_eq!(to_raise(None, &used(3), &limits), Vec::<String>::new());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ukai_protocol::lease::{Prices, Timeouts, Wire};
 use ukai_protocol::secret::Secret;
+use ukai_protocol::secret::fingerprint::Fingerprints;
 
 use crate::route::account::Rates;
 
@@ -33,9 +34,31 @@ pub struct Settings {
     pub notify: Notify,
 }
 
+/// A variable that holds less may hold a word, which would be missing from every text that jobs read and write.
+const RECORDED_SECRET_BYTES_MIN: usize = 12;
+
+impl Settings {
+    /// What no worker may record.
+    #[must_use]
+    pub fn fingerprints(&self) -> Fingerprints {
+        self.notify.fingerprints(self.providers.iter().filter_map(|provider| provider.key.as_ref()))
+    }
+}
+
+impl Notify {
+    /// Of these keys, the webhook, and what looks secret in the environment and is too long to be a word.
+    #[must_use]
+    pub fn fingerprints<'a>(&'a self, keys: impl Iterator<Item = &'a Secret>) -> Fingerprints {
+        let of_environment = self.secrets.iter().filter(|secret| secret.expose().len() >= RECORDED_SECRET_BYTES_MIN);
+        Fingerprints::of(rand::random(), keys.chain(&self.discord).chain(of_environment))
+    }
+}
+
 /// Where alerts go, and what must not stand in them.
 #[derive(Clone, Debug, Default)]
 pub struct Notify {
+    /// What happens is no job of the owner's, and every alert says so.
+    pub demo: bool,
     pub desktop: bool,
     /// `UKAI_DISCORD_WEBHOOK`; None: unset.
     pub discord: Option<Secret>,

@@ -7,7 +7,7 @@ use std::time::Instant;
 use ractor::ActorRef;
 use ukai_protocol::control::{JobResult, JobRow};
 use ukai_protocol::id::JobId;
-use ukai_protocol::job::{CauseKind, JobSpec, JobStatus};
+use ukai_protocol::job::{CauseKind, JobSpec, JobStatus, Limits};
 use ukai_protocol::run_state::Progress;
 
 use crate::job::{self, IllegalTransition, Life, Step};
@@ -76,6 +76,12 @@ impl Job {
     #[must_use]
     pub fn rank(&self) -> Rank {
         if self.progress.attempt > 0 { Rank::Interrupted } else { Rank::New }
+    }
+
+    /// Those in force. None: what it is cannot be read.
+    #[must_use]
+    pub fn limits(&self) -> Option<Limits> {
+        self.progress.limits.or_else(|| self.spec.as_ref().map(|spec| spec.limits))
     }
 
     #[must_use]

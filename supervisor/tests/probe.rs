@@ -9,6 +9,7 @@ use ukai_protocol::lease::{AnswerClass, Grant, Report, Timeouts, Wire};
 use ukai_protocol::pipe;
 use ukai_protocol::probe::{ANSWER_BYTES_MAX, ProbeAnswer, ProbeKind, ProbeRequest};
 use ukai_protocol::secret::Secret;
+use ukai_protocol::secret::fingerprint::Fingerprints;
 use ukai_supervisor::pool::reaper::Family;
 use ukai_supervisor::probe::{self, ProbeError};
 
@@ -67,7 +68,7 @@ fn request(deadline_ms: u64) -> ProbeRequest {
         max_output: 100,
         prices: None,
     };
-    ProbeRequest { grant, kind: ProbeKind::Capability, deadline_ms }
+    ProbeRequest { grant, kind: ProbeKind::Capability, deadline_ms, secrets: Fingerprints::default() }
 }
 
 fn answer(lease: u64) -> ProbeAnswer {

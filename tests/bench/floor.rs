@@ -97,6 +97,12 @@ fn client() -> Client {
     Client::builder().tls_backend_preconfigured(tls).no_proxy().tcp_nodelay(true).build().expect("a client")
 }
 
+/// A command with nothing around it.
+pub fn bare(command: &str) -> String {
+    let done = std::process::Command::new("/bin/sh").args(["-c", command]).output().expect("sh starts");
+    String::from_utf8_lossy(&done.stdout).into_owned()
+}
+
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'static str,
@@ -140,12 +146,15 @@ impl Bare {
                 break;
             }
             let input: Json = serde_json::from_str(&reply.arguments).expect("arguments");
-            let done = tool::run(&reply.tool, &input, &self.context);
+            let output = match input.0.get("command").and_then(Value::as_str) {
+                Some(command) => bare(command),
+                None => tool::run(&reply.tool, &input, &self.context).output,
+            };
             messages.push(json!({ "role": "assistant", "content": reply.text, "tool_calls": [
                 { "id": reply.id, "type": "function",
                   "function": { "name": reply.tool, "arguments": reply.arguments } },
             ]}));
-            messages.push(json!({ "role": "tool", "tool_call_id": reply.id, "content": done.output }));
+            messages.push(json!({ "role": "tool", "tool_call_id": reply.id, "content": output }));
         }
         Had { begun, replied, ended: Instant::now(), bodies }
     }

@@ -11,10 +11,12 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use ukai_protocol::job::JobSpec;
 use ukai_protocol::json::Json;
+use ukai_protocol::policy::{Policy, Rule};
 use ukai_supervisor::policy_file;
 use ukai_tests::home::Home;
 use ukai_worker::permission::Permission;
 use ukai_worker::tool;
+use ukai_worker::tool::shells::Shells;
 
 use crate::patience;
 use crate::stats::Sample;
@@ -41,6 +43,8 @@ pub enum Job {
     Grep,
     /// Each step reads a small file: as light as a tool call gets.
     Read,
+    /// Each step runs a command; the floor runs it with a bare `sh -c`.
+    Bash,
     /// Reads, and then waits for a reply until it is cancelled.
     Held,
     /// Reads, with a second for each reply, until it is cancelled.
@@ -57,6 +61,7 @@ impl Job {
         match self {
             Job::Grep => "job grep",
             Job::Read => "job read",
+            Job::Bash => "job bash",
             Job::Held => "job held",
             Job::Paced => "job paced",
             Job::Long => "job long",
@@ -86,6 +91,9 @@ pub fn script() -> String {
     );
     rule(Job::Read, &format!(", step = {{ at_least = {STEPS} }}"), done);
     rule(Job::Read, "", read);
+    rule(Job::Bash, &format!(", step = {{ at_least = {STEPS} }}"), done);
+    let echo = "text = \"I will run it.\"\ncalls = [{ tool = \"Bash\", args = { command = \"echo x\" } }]";
+    rule(Job::Bash, "", echo);
     rule(Job::Held, &format!(", step = {{ at_most = {HELD_AFTER} }}"), read);
     rule(Job::Held, "", &format!("{read}\nlatency = \"600s\""));
     rule(Job::Paced, "", &format!("{read}\nlatency = \"1s\""));
@@ -136,9 +144,16 @@ pub fn spec(workdir: &Path, job: Job) -> JobSpec {
             "steps": UNBOUNDED, "tool_calls": UNBOUNDED, "tokens": UNBOUNDED,
             "run_time_ms": UNBOUNDED, "max_wall_ms": UNBOUNDED, "max_cost_usd": null,
         },
-        "policy": policy_file::shipped(),
+        "policy": policy(),
     });
     serde_json::from_value(spec).expect("a job")
+}
+
+/// The one that ships, and the command of [`Job::Bash`] by name.
+fn policy() -> Policy {
+    let mut policy = policy_file::shipped();
+    policy.allow.push(Rule::new("Bash(echo x)", "/"));
+    policy
 }
 
 /// What a worker in that home gives its tools.
@@ -146,7 +161,14 @@ pub fn spec(workdir: &Path, job: Job) -> JobSpec {
 pub fn tool_context(home: &Home) -> tool::Context {
     let outputs = home.path().join("outputs");
     let permission = Permission::new(&policy_file::shipped(), &home.work(), home.path(), &outputs);
-    tool::Context { permission: permission.into(), cancel: CancellationToken::new(), outputs, mask: Default::default() }
+    tool::Context {
+        permission: permission.into(),
+        cancel: CancellationToken::new(),
+        outputs,
+        mask: Default::default(),
+        shells: Shells::none().into(),
+        seen: Default::default(),
+    }
 }
 
 /// The tool work by itself.

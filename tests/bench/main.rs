@@ -7,6 +7,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench that cannot do its part says so and stops")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a table is what it is for")]
 
+mod command_cost;
 mod figures;
 mod floor;
 mod lab;
@@ -31,6 +32,11 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.first().is_some_and(|mode| mode == lease_worker::MODE) {
         return lease_worker::main(&args);
+    }
+    if let [mode, repeats] = &args[..]
+        && mode == command_cost::MODE
+    {
+        return command_cost::main(repeats.parse().expect("how often"));
     }
     let options = match options::parse(args.into_iter()) {
         Ok(options) => options,

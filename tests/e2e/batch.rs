@@ -83,7 +83,7 @@ fn no_more_than_max_workers_run_at_a_time() {
     ends_with(&home.ukai(&SUBMIT), 0);
     let mut most = 0;
     wait::until("the batch to end", || {
-        most = most.max(home.processes().len());
+        most = most.max(home.workers().len());
         let rows = rows(&home);
         rows.iter().all(|row| row["status"] == "completed").then_some(())
     });

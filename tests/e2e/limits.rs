@@ -31,17 +31,18 @@ fn tool_calls() {
 
 #[test]
 fn tokens() {
-    check(&scripts::steps(20), "tokens=700", "limit(tokens)", |result| {
+    // With room for what the definitions of all tools are estimated at.
+    check(&scripts::steps(20), "tokens=2500", "limit(tokens)", |result| {
         let used = result["tokens"]["input"].as_u64().zip(result["tokens"]["output"].as_u64());
-        assert!(used.is_some_and(|(input, output)| input + output <= 700), "{result}");
+        assert!(used.is_some_and(|(input, output)| (1..=2500).contains(&(input + output))), "{result}");
     });
 }
 
 #[test]
 fn cost() {
     // 110 tokens a step at 1,000 USD a million.
-    check(&scripts::steps(20), "max_cost_usd=0.9", "limit(cost)", |result| {
-        assert!(result["cost_usd"].as_f64().is_some_and(|cost| cost > 0.0 && cost <= 0.9), "{result}");
+    check(&scripts::steps(20), "max_cost_usd=2.5", "limit(cost)", |result| {
+        assert!(result["cost_usd"].as_f64().is_some_and(|cost| cost > 0.0 && cost <= 2.5), "{result}");
     });
 }
 

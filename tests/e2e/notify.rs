@@ -67,6 +67,8 @@ fn the_storm_is_one_message_and_its_resumption_none() {
     assert_eq!(delivered.len(), 1, "{delivered:#?}");
     assert_eq!(receiver.violations(), Vec::<String>::new());
     let text = text(&delivered[0]);
+    assert!(delivered[0]["embeds"][0]["title"].as_str().is_some_and(|title| title.starts_with("[demo] ")), "{text}");
+    assert!(text.contains(&format!("--state-dir {place}`")), "what is to be typed can be typed: {text}");
     assert!(text.contains("first") && text.contains("second") && text.contains("aborted"), "{text}");
     check_no_secret(&home.path().join("storm"), &[receiver.token()]);
 }
@@ -115,12 +117,63 @@ fn a_wait_is_obeyed_and_an_unknown_address_is_dead_also_after_a_restart() {
     assert_eq!(test(&receiver).0, Some(false));
     let asked = receiver.requests();
     let (row, said) = test(&receiver);
-    assert_eq!(row, None, "it is not even begun: {said}");
+    assert_eq!(row, Some(false), "it is not even begun: {said}");
     assert!(said.contains("configure it anew") && !said.contains(receiver.token()), "{said}");
     assert_eq!(receiver.requests(), asked, "a dead address is not asked again");
     let other = Receiver::start();
     assert_eq!(test(&other).0, Some(true), "another address is another sink");
     assert_eq!(receiver.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn a_test_says_of_each_webhook_what_is_wrong_with_it_and_fails() {
+    let (home, receiver) = (Home::new(), Receiver::start());
+    (0..20).for_each(|_| receiver.fault(Fault::Status(500)));
+    // Nobody listens there.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("bound").local_addr().expect("an address").port();
+    for (url, why) in [
+        ("http://discord.com/api/webhooks/1/hush-hush-token".to_owned(), "neither https nor http to this machine"),
+        ("hush-hush-token".to_owned(), "no address of the form"),
+        (receiver.url(), "HTTP 500"),
+        (format!("http://127.0.0.1:{port}/api/webhooks/1/hush-hush-token"), "refused"),
+    ] {
+        let mut command = home.command(&["notify", "test", "--output", "json"]);
+        let output = command.env("UKAI_DISCORD_WEBHOOK", &url).output().expect("ukai runs");
+        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{url} {stdout} {stderr}");
+        let rows: Value = serde_json::from_str(&stdout).expect("JSON");
+        let row = rows.as_array().expect("rows").iter().find(|row| row["sink"] == "discord").expect("a row");
+        assert!(row["ok"] == false && row["why"].as_str().is_some_and(|said| said.contains(why)), "{why}: {row}");
+        assert!(!format!("{stdout}{stderr}").contains("hush-hush"), "{stdout} {stderr}");
+    }
+}
+
+#[test]
+fn what_a_dead_webhook_misses_wants_to_be_seen_again_after_each_ack() {
+    let receiver = Receiver::start();
+    let (home, _script) = Home::with_script(&scripts::steps(4));
+    home.file("notes.txt", &scripts::notes());
+    home.file("look.toml", "name = \"look\"\nprompt = \"look\"\n[limits]\nsteps = 2\n");
+    receiver.fault(Fault::Status(404));
+    let mut server = serve(&home, &receiver);
+    let lost = |home: &Home| {
+        let seen = home.ukai(&["ack", "alerts"]);
+        String::from_utf8_lossy(&seen.stdout).contains("could not be delivered").then_some(())
+    };
+    for _ in 0..2 {
+        assert_eq!(home.ukai(&["run", "--file", "look.toml"]).status.code(), Some(4));
+        wait::until("the loss to be news", || lost(&home));
+        assert_eq!(lost(&home), None, "it is acked");
+    }
+    server.kill().expect("killed");
+    server.wait().expect("gone");
+    assert_eq!(receiver.delivered().len(), 0);
+    // What was acked is not told by the next process either: the aborts are, which nobody has acked.
+    let other = Receiver::start();
+    let again = told(&home, &other, &["run", "--file", "look.toml"]).output().expect("ukai runs");
+    assert_eq!(again.status.code(), Some(4), "{again:?}");
+    let told: Vec<_> = other.delivered().iter().map(text).collect();
+    assert!(!told.is_empty() && told.iter().all(|text| !text.contains("could not be delivered")), "{told:#?}");
 }
 
 #[test]
@@ -184,6 +237,18 @@ fn a_model_or_a_file_that_knows_a_secret_puts_it_into_no_record() {
     let outputs = std::fs::read_dir(home.state_dir().join("runs").join(id).join("outputs")).expect("outputs");
     let kept = std::fs::read_to_string(outputs.flatten().next().expect("a file").path()).expect("text");
     assert!(kept.contains("[secret] and more"), "{kept}");
+    // A line that is cut gives no beginning of one away, nor does a stream of one word.
+    let home = Home::new();
+    home.file("cut.txt", &format!("{}{KEY}tail\n", "z".repeat(1_980)));
+    let word = format!("{}{KEY}", "w".repeat(401)).repeat(60);
+    let look = "[[rule]]\nwhen.step = 1\nreply.calls = [{ tool = \"Read\", args = { file_path = \"cut.txt\" } }]\n";
+    let script_of_words = Script::serve(home.path(), &format!("{look}[[rule]]\nreply.text = \"{word}\"\n"));
+    home.configure(&format!("{}api_key_env = \"LAB_KEY\"\n", lab(&script_of_words, "openai")));
+    let output = told(&home, &receiver, &["run", "look", "--output", "stream-json"]).output().expect("ukai runs");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let beginning = &KEY[..12];
+    assert!(!String::from_utf8_lossy(&output.stdout).contains(beginning), "{output:?}");
+    check_no_secret(&home.state_dir(), &[beginning]);
     // What the model was sent is what stands in the log.
     let last = script.arrivals().pop().expect("a request").to_string();
     secrets.iter().for_each(|secret| assert!(!last.contains(secret), "{secret} in {last}"));

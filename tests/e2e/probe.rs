@@ -9,6 +9,7 @@ use ukai_protocol::lease::{AnswerClass, Grant, Timeouts, Wait, Wire};
 use ukai_protocol::pipe;
 use ukai_protocol::probe::{ProbeAnswer, ProbeKind, ProbeRequest, REQUEST_BYTES_MAX, Seen, Shape};
 use ukai_protocol::secret::Secret;
+use ukai_protocol::secret::fingerprint::Fingerprints;
 use ukai_supervisor::pool::reaper::Family;
 use ukai_supervisor::probe;
 use ukai_supervisor::store::StateDir;
@@ -56,7 +57,7 @@ fn request(script: &Script, wire: Wire, kind: ProbeKind, deadline_ms: u64) -> Pr
         max_output: 4_096,
         prices: None,
     };
-    ProbeRequest { grant, kind, deadline_ms }
+    ProbeRequest { grant, kind, deadline_ms, secrets: Fingerprints::default() }
 }
 
 fn ask(request: ProbeRequest) -> ProbeAnswer {

@@ -107,6 +107,47 @@ fn a_run_with_a_changed_byte_is_refused_until_it_is_cleared_and_then_goes_on() {
 }
 
 #[test]
+fn a_run_whose_log_was_emptied_is_listed_with_a_server_and_without_until_it_is_cleared() {
+    for (removed, snapshot) in [(false, true), (true, true), (false, false)] {
+        let (home, _script) = Home::with_script(&scripts::steps(4));
+        home.file("notes.txt", &scripts::notes());
+        home.file("job.toml", "name = \"walk {{line}}\"\nprompt = \"look at {{line}}\"\n");
+        home.file("list.txt", "a\n");
+        let ran = home.ukai(&["run", "--file", "job.toml", "--each", "list.txt"]);
+        assert_eq!(ran.status.code(), Some(0), "{}", String::from_utf8_lossy(&ran.stderr));
+        let id = home.runs().pop().expect("a run");
+        let run = home.state_dir().join("runs").join(&id);
+        if snapshot {
+            // A start makes one of what has ended.
+            stop(home.serve());
+        }
+        assert_eq!(run.join("run_state.json").exists(), snapshot);
+        // What the snapshot tells, else only what the job says.
+        let steps = if snapshot { 4 } else { 0 };
+        std::fs::write(run.join("events.jsonl"), "").expect("emptied");
+        if removed {
+            std::fs::remove_file(run.join("events.jsonl")).expect("removed");
+        }
+        let check = |when: &str| {
+            let row = row(&home, &id);
+            assert_eq!((&row["status"], &row["attention"]), (&json!("aborted"), &json!(true)), "{when}: {row}");
+            assert_eq!((&row["name"], &row["steps"]), (&json!("walk a"), &json!(steps)), "{when}: {row}");
+            assert_eq!(row["cause"]["kind"], "quarantined", "{when}: {row}");
+            let (_, text) = said(&home, &["results", "job", "--format", "csv"]);
+            assert!(text.contains(&id) && text.contains("aborted"), "{when}: {text}");
+        };
+        check("before any start");
+        let server = home.serve();
+        check("at a server");
+        stop(server);
+        check("after it");
+        let (code, text) = said(&home, &["quarantine", "clear", "walk a"]);
+        assert!(code == Some(0) && text.contains("begins anew"), "{text}");
+        assert_eq!(row(&home, &id)["status"], "queued");
+    }
+}
+
+#[test]
 fn only_what_lies_there_can_be_cleared_and_no_path() {
     let (home, _script) = Home::with_script(&scripts::steps(2));
     let (code, text) = said(&home, &["quarantine", "clear", "routes.json"]);

@@ -36,7 +36,19 @@ fn figures_and_page_are_those_of_what_happened() {
         page.starts_with("# Go / No-Go") && page.contains("**Go**: above their reference values: 429 frequency"),
         "{page}"
     );
-    for wrong in [["report", "--period", "soon"], ["report", "--until", "tomorrow"]] {
-        assert_eq!(home.ukai(&wrong).status.code(), Some(2), "{wrong:?}");
+    // A date is a whole day: of today as its end all has happened in it, and of today as its beginning too.
+    let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+    for typed in [["--until", &*today], ["--since", &*today]] {
+        let (code, report) = home.ukai_json(&["report", typed[0], typed[1], "--output", "json"]);
+        assert_eq!((code, &report["period"]["ended"]), (0, &2.into()), "{typed:?}: {report}");
+    }
+    for (wrong, part) in [
+        (["report", "--period", "soon"], "it is no duration"),
+        (["report", "--until", "tomorrow"], "write one like 2026-11-30"),
+        (["report", "--period", "9861750d"], "name a shorter one"),
+    ] {
+        let refused = home.ukai(&wrong);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(2) && said.contains(part), "{wrong:?}: {said}");
     }
 }

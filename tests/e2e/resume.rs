@@ -1,6 +1,7 @@
 //! What ended can go on where it stopped, by a person's word and by nothing else (spec §10).
 
 use serde_json::Value;
+use ukai_tests::discord::Receiver;
 use ukai_tests::home::{Home, lab};
 use ukai_tests::script::Script;
 use ukai_tests::terminal;
@@ -45,6 +46,31 @@ fn check_log(home: &Home, job: &str, steps: u64) {
     calls.dedup();
     assert_eq!(calls.len(), finished, "a call was answered twice");
     assert_eq!((home.count(job, "Finished"), home.count(job, "Resumed")), (2, 1));
+}
+
+#[test]
+fn what_is_told_of_a_limit_abort_can_be_typed_and_no_name_is_a_hint() {
+    let receiver = Receiver::start();
+    let (home, _script) = Home::with_script(&scripts::steps(STEPS));
+    home.file("notes.txt", &scripts::notes());
+    let mut ran = home.command(&["run", "look", "--limit", "steps=3", "--output", "json"]);
+    let ran = ran.env("UKAI_DISCORD_WEBHOOK", receiver.url()).output().expect("ukai runs");
+    let result: Value = serde_json::from_slice(&ran.stdout).expect("a result");
+    let (job, token) = (text(&result, "job_id").to_owned(), text(&result, "resume_token").to_owned());
+    let told = format!("ukai resume {job} --limit steps=6");
+    let alert = receiver.delivered()[0]["embeds"][0]["description"].to_string();
+    assert!(alert.contains(&format!("`{told}`")), "{alert}");
+    let shown = String::from_utf8_lossy(&home.ukai(&["show", &job]).stdout).into_owned();
+    assert!(shown.contains(&told), "{shown}");
+
+    let refused = home.ukai(&["resume"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    for part in ["ids or names", "batches", "`ukai resume --all`"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let typed: Vec<_> = told.split(' ').skip(1).chain(["--yes-resume", &token]).collect();
+    assert_eq!(home.ukai(&typed).status.code(), Some(0), "{typed:?}");
 }
 
 #[test]

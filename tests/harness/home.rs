@@ -1,5 +1,6 @@
 //! A home folder of one test's own: configuration, state, runtime directory, a working folder.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -12,6 +13,8 @@ use crate::wait;
 pub struct Home {
     root: TempDir,
     program: PathBuf,
+    /// What starts it, if not we: another user, a kernel that grants less.
+    through: Vec<String>,
 }
 
 impl Home {
@@ -22,7 +25,7 @@ impl Home {
         for folder in ["work", "config/ukai", "state", "run"] {
             std::fs::create_dir_all(root.path().join(folder)).expect("a folder");
         }
-        Home { root, program: crate::binary("ukai-under-test") }
+        Home { root, program: crate::binary("ukai-under-test"), through: Vec::new() }
     }
 
     /// From now on `ukai` finds this shell script where it looks for its worker.
@@ -35,6 +38,44 @@ impl Home {
         std::fs::write(&worker, format!("#!/bin/sh\n{script}\n")).expect("a worker");
         std::fs::set_permissions(&worker, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("its mode");
         self.program = program;
+    }
+
+    /// From now on `ukai` runs as an ordinary user: as whoever runs the tests, or in root's place as nobody.
+    pub fn as_ordinary_user(&mut self) {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        const NOBODY: &str = "65534";
+        // Where the tests are built, an ordinary user may not look.
+        let programs = self.path().join("bin");
+        std::fs::create_dir(&programs).expect("a folder");
+        for (ours, name) in [("ukai-under-test", "ukai"), ("ukai-under-test-worker", "ukai-worker")] {
+            std::fs::copy(crate::binary(ours), programs.join(name)).expect("a copy");
+        }
+        self.program = programs.join("ukai");
+        let owned = Command::new("chown").args(["-R", &format!("{NOBODY}:{NOBODY}")]).arg(self.path()).status();
+        assert!(owned.expect("chown runs").success());
+        let user = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--inh-caps=-all"];
+        self.through = user.map(str::to_owned).to_vec();
+    }
+
+    /// From now on `ukai` runs as the tests do, on their kernel.
+    pub fn as_whoever_tests(&mut self) {
+        self.through.clear();
+    }
+
+    /// From now on the kernel grants `ukai` no namespaces.
+    pub fn without_namespaces(&mut self) {
+        let shell = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";
+        self.through = ["unshare", "--user", "--map-root-user", "sh", "-c", shell, "sh"].map(str::to_owned).to_vec();
+    }
+
+    /// From now on `ukai` runs on a kernel without Landlock, and perhaps without namespaces.
+    pub fn on_an_old_kernel(&mut self, has_namespaces: bool) {
+        self.through = vec![crate::binary("old-kernel").display().to_string()];
+        if !has_namespaces {
+            self.through.push("--without-namespaces".to_owned());
+        }
     }
 
     /// With one provider, `lab`, that plays `script`.
@@ -75,8 +116,11 @@ impl Home {
     /// The command, in this home and nothing else of the environment.
     #[must_use]
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
+        let whole: Vec<OsString> =
+            self.through.iter().map(OsString::from).chain([self.program.clone().into()]).collect();
+        let mut command = Command::new(&whole[0]);
         command
+            .args(&whole[1..])
             .args(args)
             .current_dir(self.work())
             .env_clear()
@@ -141,6 +185,17 @@ impl Home {
     #[must_use]
     pub fn count(&self, id: &str, event: &str) -> usize {
         self.events(id).iter().filter(|record| record["event"] == event).count()
+    }
+
+    /// Those of [`Home::processes`] that are workers: each has a tool host below it.
+    #[must_use]
+    pub fn workers(&self) -> Vec<u32> {
+        let all = self.processes();
+        let parent = |pid: &u32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse::<u32>().ok()
+        };
+        all.iter().filter(|pid| parent(pid).is_some_and(|parent| !all.contains(&parent))).copied().collect()
     }
 
     /// Live processes of this home: every one whose command line or environment names it.

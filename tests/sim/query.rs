@@ -22,7 +22,7 @@ use ukai_worker::provider::Answered;
 use ukai_worker::provider::classify::Failure;
 use ukai_worker::provider::wire::{Reply, Reported};
 use ukai_worker::query::machine::{Effect, Machine, Parts, Ruling};
-use ukai_worker::tool::Flags;
+use ukai_worker::tool::{Flags, ToolOutput};
 
 /// Enough for the longest script with every interruption.
 const TURNS_MAX: usize = 100_000;
@@ -317,7 +317,8 @@ impl World {
                 if pause { machine.handle_pause() } else { machine.handle_unpause() }
             }
             Coming::Tool(call, tool) => {
-                machine.handle_tool(&call, ToolStatus::Ok, format!("{tool} says {call}"), self.now);
+                let done = ToolOutput::new(ToolStatus::Ok, format!("{tool} says {call}"));
+                machine.handle_tool(&call, done, self.now);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -13,11 +13,14 @@ use ukai_protocol::secret::fingerprint::Mask;
 use ukai_protocol::session::Welcome;
 
 use crate::context::tokens;
+use crate::host::Host;
 use crate::http::{Http, SetupError};
 use crate::permission::Permission;
 use crate::provider::classify::Failure;
 use crate::provider::wire::{Definition, Request};
 use crate::provider::{self, Answered, Progress};
+use crate::tool::seen::Seen;
+use crate::tool::shells::{About, Shells};
 use crate::tool::{self, registry};
 
 /// One attempt at a model call.
@@ -38,13 +41,15 @@ pub struct Deps {
     pub permission: Arc<Permission>,
     pub outputs: PathBuf,
     pub mask: Arc<Mask>,
+    pub shells: Arc<Shells>,
+    pub seen: Arc<Seen>,
     /// What system prompt aside every call carries besides the window, in tokens.
     pub tools_tokens: u64,
 }
 
 impl Deps {
     /// The real ones, for the job that this worker was welcomed with.
-    pub fn new(welcome: &Welcome) -> Result<Self, SetupError> {
+    pub fn new(welcome: &Welcome, host: Host) -> Result<Self, SetupError> {
         let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
         let spec = &welcome.spec;
         let permission = Arc::new(Permission::new(&spec.policy, &spec.workdir, &home, &welcome.outputs));
@@ -53,6 +58,14 @@ impl Deps {
             Mode::Loop => registry::definitions(|tool| permission.hides(tool)),
         };
         let tools_tokens = tools.iter().map(tokens::estimate_definition).sum();
+        let about = About {
+            job: welcome.job.clone(),
+            spec: welcome.spec.clone(),
+            permission: permission.clone(),
+            outputs: welcome.outputs.clone(),
+            env: welcome.env.clone(),
+            grace: Duration::from_millis(welcome.term_grace_ms),
+        };
         let mask = Arc::new(Mask::new(welcome.secrets.clone()));
         Ok(Deps {
             call_model: over_http(Http::new()?, tools, mask.clone()),
@@ -60,14 +73,22 @@ impl Deps {
             permission,
             outputs: welcome.outputs.clone(),
             mask,
+            shells: Arc::new(Shells::new(host, about)),
+            seen: Arc::default(),
             tools_tokens,
         })
     }
 
     #[must_use]
     pub fn tool_context(&self, cancel: CancellationToken) -> tool::Context {
-        let Deps { permission, outputs, mask, .. } = self;
-        tool::Context { permission: permission.clone(), cancel, outputs: outputs.clone(), mask: mask.clone() }
+        tool::Context {
+            permission: self.permission.clone(),
+            cancel,
+            outputs: self.outputs.clone(),
+            mask: self.mask.clone(),
+            seen: self.seen.clone(),
+            shells: self.shells.clone(),
+        }
     }
 }
 

@@ -12,20 +12,29 @@ use ukai_protocol::secret::Secret;
 use ukai_protocol::session::ToWorker;
 
 use crate::deps::Deps;
+use crate::host::{self, Begun, Host};
 use crate::query::actor::{Arguments, Message, QueryLoop};
 use crate::query::machine::{Machine, Parts};
 use crate::session::{self, Identity, SessionError};
+use crate::tool::shells::Shells;
 use crate::{EX_USAGE, USAGE, context, fail};
 
 /// `sysexits.h`: a fault in ukai itself, or ends that do not fit: not to be retried.
 const EX_SOFTWARE: u8 = 70;
 const EX_PROTOCOL: u8 = 76;
+const EX_CONFIG: u8 = 78;
 /// The supervisor is gone; the next one starts the job again.
 const EX_ORPHANED: u8 = 1;
 /// The token is 64 hex digits and a newline.
 const TOKEN_BYTES_MAX: u64 = 256;
 
 pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
+    // Before there are threads, and before the token is read: the host is to know no secret.
+    let host = match host::begin() {
+        Ok(Begun::Worker(host)) => host,
+        Ok(Begun::Host(code)) => return code,
+        Err(error) => return fail(EX_ORPHANED, &format!("the tool host did not start: {error}")),
+    };
     let identity = match identity(args) {
         Ok(identity) => identity,
         Err(why) => return fail(EX_USAGE, &format!("{why}\n{USAGE}")),
@@ -34,29 +43,41 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(EX_ORPHANED, &format!("the runtime did not start: {error}")),
     };
-    let ended = runtime.block_on(carry(identity));
+    let mut shells = None;
+    let ended = runtime.block_on(carry(identity, host, &mut shells));
     // A tool that looks at a file system that hangs must not keep the process.
     runtime.shutdown_background();
+    if let Some(shells) = shells {
+        // The host ends with the line to it, and everything with the host; nobody is to find an orphan of a job that is over.
+        shells.close();
+    }
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(End::Session(error @ (SessionError::Orphaned(_) | SessionError::Link(_)))) => {
             fail(EX_ORPHANED, &error.to_string())
         }
         Err(End::Session(error)) => fail(EX_PROTOCOL, &error.to_string()),
+        Err(End::Unconfined(why)) => fail(EX_CONFIG, &why),
         Err(End::Fault(why)) => fail(EX_SOFTWARE, &format!("a fault in ukai: {why}")),
     }
 }
 
 enum End {
     Session(SessionError),
+    /// Its commands cannot be confined, and its policy wants them to be.
+    Unconfined(String),
     Fault(String),
 }
 
-async fn carry(identity: Identity) -> Result<(), End> {
+async fn carry(identity: Identity, host: Host, shells: &mut Option<Arc<Shells>>) -> Result<(), End> {
     let attempt = identity.attempt;
     let (session, outbox, welcome, state) = session::begin(identity).await.map_err(End::Session)?;
     let fault = |error: &dyn std::fmt::Display| End::Fault(error.to_string());
-    let deps = Arc::new(Deps::new(&welcome).map_err(|error| fault(&error))?);
+    let deps = Arc::new(Deps::new(&welcome, host).map_err(|error| fault(&error))?);
+    *shells = Some(deps.shells.clone());
+    if !deps.permission.hides("Bash") {
+        deps.shells.check().map_err(End::Unconfined)?;
+    }
     let mut prompt =
         state.system.clone().unwrap_or_else(|| context::project::system_prompt(&welcome.spec, &deps.permission));
     deps.mask.mask(&mut prompt);

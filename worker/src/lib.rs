@@ -5,17 +5,22 @@
 
 pub mod context;
 pub mod deps;
+pub mod host;
 pub mod http;
 pub mod permission;
 pub mod provider;
 pub mod query;
+pub mod sandbox;
 pub mod session;
 pub mod threads;
 pub mod tool;
 
 mod job;
 mod log;
+mod one_shot;
+mod policy;
 mod probe;
+mod sandbox_check;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -25,6 +30,8 @@ const EX_USAGE: u8 = 64;
 
 const USAGE: &str = "usage: ukai-worker job --socket PATH --id ID --attempt N   (token on stdin; started by ukai)
        ukai-worker probe                                (request on stdin; started by ukai)
+       ukai-worker policy check                         (request as JSON on stdin; started by ukai)
+       ukai-worker sandbox                              (the same)
        ukai-worker script serve FILE [--wire openai|anthropic|gemini] [--listen ADDR] [--record FILE]
        ukai-worker --version";
 
@@ -38,6 +45,8 @@ pub fn main() -> ExitCode {
     match args.next().as_deref().and_then(std::ffi::OsStr::to_str) {
         Some("job") => job::main(args.collect()),
         Some("probe") => probe::main(args.collect()),
+        Some("policy") => policy::main(args.collect()),
+        Some("sandbox") => sandbox_check::main(args.collect()),
         Some("script") => provider::script::serve_main(args.collect()),
         Some("--version") => {
             say(&format!("ukai-worker {}", env!("CARGO_PKG_VERSION")));

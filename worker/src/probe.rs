@@ -21,6 +21,7 @@ use ukai_protocol::frame::Role;
 use ukai_protocol::lease::AnswerClass;
 use ukai_protocol::pipe::{self, PipeError};
 use ukai_protocol::probe::{ANSWER_BYTES_MAX, ProbeAnswer, ProbeKind, ProbeRequest, REQUEST_BYTES_MAX};
+use ukai_protocol::secret::fingerprint::Mask;
 
 use self::ask::Outcome;
 use self::named::Named;
@@ -94,9 +95,9 @@ async fn gone(stdin: &mut Receiver) {
 
 /// What came of a probe. Never fails: that nothing came is an answer too.
 async fn answer(request: &ProbeRequest) -> ProbeAnswer {
-    let ProbeRequest { grant, kind, deadline_ms } = request;
+    let ProbeRequest { grant, kind, deadline_ms, secrets } = request;
     let deadline = Duration::from_millis(*deadline_ms);
-    let mut evidence = Evidence::new(grant.key.as_ref());
+    let mut evidence = Evidence::new(grant.key.as_ref(), Mask::new(secrets.clone()));
     let mut named = Named::default();
     let probed = match kind {
         ProbeKind::Health(shape) => timeout(deadline, ask::health(grant, *shape, &mut evidence, &mut named)).await,

@@ -41,7 +41,7 @@ fn the_bytes_are_these_for_ever() {
 #[test]
 fn a_file_that_says_less_loads() {
     let open = r#"{"schema":1,"sinks":{"log":{}}"#;
-    let sealed = format!("{open},\"crc\":\"{:08x}\"}}", crc32fast::hash(open.as_bytes()));
+    let sealed = checksum::seal(open.to_owned());
     assert_eq!(decode(sealed.as_bytes()), Ok([("log".to_owned(), SinkCursors::default())].into()));
 }
 
@@ -64,8 +64,8 @@ fn what_does_not_verify_is_put_aside_and_every_sink_owes_a_day() {
     let temp = tempfile::tempdir().expect("a folder");
     let path = temp.path().join("cursors.json");
     let text = String::from_utf8(encode(known()).expect("encoded")).expect("text");
-    let open = text[..text.len() - SEAL_BYTES].replacen("\"schema\":1", "\"schema\":2", 1);
-    let other_schema = format!("{open},\"crc\":\"{:08x}\"}}", crc32fast::hash(open.as_bytes()));
+    let open = text[..text.len() - checksum::SEAL_BYTES].replacen("\"schema\":1", "\"schema\":2", 1);
+    let other_schema = checksum::seal(open.to_owned());
     for bad in ["", "{}", &text.replace("404", "405"), &text[..text.len() / 2], &other_schema] {
         std::fs::write(&path, bad).expect("written");
         let cursors = Cursors::load(path.clone(), clock());

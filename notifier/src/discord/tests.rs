@@ -62,7 +62,7 @@ fn message() -> Message {
 
 async fn deliver(answers: &[&str]) -> (Outcome, Vec<Instant>, Discord) {
     let (url, arrivals) = server(answers).await;
-    let mut discord = Discord::new(&url, None).expect("an address");
+    let mut discord = Discord::new(&url, None, Redactor::default(), false).expect("an address");
     let outcome = discord.deliver(&message()).await;
     let arrivals = arrivals.lock().expect("a lock").clone();
     (outcome, arrivals, discord)
@@ -92,7 +92,7 @@ async fn ten_thousand_refusals_are_a_loop_and_no_recursion() {
     let refused = json_of(429, "", r#"{"retry_after":0.0,"global":false}"#);
     let (url, arrivals) = server(&vec![refused.as_str(); 10_000]).await;
     arrivals.lock().expect("a lock").reserve(10_001);
-    let mut discord = Discord::new(&url, None).expect("an address");
+    let mut discord = Discord::new(&url, None, Redactor::default(), false).expect("an address");
     let before = resident_pages();
     assert_eq!(discord.deliver(&message()).await, Outcome::Delivered);
     assert_eq!(arrivals.lock().expect("a lock").len(), 10_001);
@@ -101,10 +101,54 @@ async fn ten_thousand_refusals_are_a_loop_and_no_recursion() {
 }
 
 #[tokio::test]
+async fn of_two_waits_that_a_429_names_the_later_one_is_sat_out() {
+    for (quirk, headers, body, least) in [
+        ("the body's is longer", "x-ratelimit-remaining: 0\r\nx-ratelimit-reset-after: 0.1\r\n", 0.4, 400),
+        ("the bucket's is longer", "x-ratelimit-remaining: 0\r\nx-ratelimit-reset-after: 0.5\r\n", 0.1, 500),
+        ("so too where something remains", "x-ratelimit-remaining: 3\r\nx-ratelimit-reset-after: 0.5\r\n", 0.1, 500),
+    ] {
+        let limited = json_of(429, headers, &format!(r#"{{"retry_after":{body},"global":false}}"#));
+        let (outcome, arrivals, _) = deliver(&[&limited]).await;
+        assert_eq!((outcome, arrivals.len()), (Outcome::Delivered, 2), "{quirk}");
+        let waited = arrivals[1] - arrivals[0];
+        assert!(waited >= Duration::from_millis(least) && waited < Duration::from_secs(3), "{quirk}: {waited:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_it_says_is_redacted() {
+    let body = r#"{"message":"no sk-hidden-1234","errors":{"embeds":{"0":{"title":{"_errors":[{"message":"x sk-hidden-1234"}]}}}}}"#;
+    let (url, _) = server(&[&json_of(400, "", body), &json_of(404, "", r#"{"message":"sk-hidden-1234"}"#)]).await;
+    let redactor = Redactor::new(vec![Secret::new("sk-hidden-1234".to_owned())]);
+    let mut discord = Discord::new(&url, None, redactor, false).expect("an address");
+    let refused = "HTTP 400: no [secret]: embeds.0.title: x [secret]";
+    assert_eq!(discord.deliver(&message()).await, Outcome::Dropped(refused.to_owned()));
+    assert_eq!(discord.deliver(&message()).await, Outcome::Dead("HTTP 404: [secret]".to_owned()));
+}
+
+#[tokio::test]
+async fn a_delivery_that_is_given_up_says_what_the_last_try_came_to() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let refused = Secret::new(format!("http://{}/api/webhooks/1/T", listener.local_addr().expect("an address")));
+    drop(listener);
+    let (broken, _) = server(&[json_of(500, "", r#"{"message":"ouch"}"#).as_str(); 9]).await;
+    let (limited, _) = server(&[&json_of(429, "", r#"{"retry_after":60}"#)]).await;
+    for (url, expected) in
+        [(refused, "onnection refused"), (broken, "HTTP 500: ouch"), (limited, "it asks to wait for 60.0 s")]
+    {
+        let mut discord = Discord::new(&url, None, Redactor::default(), false).expect("an address");
+        let given_up = tokio::time::timeout(Duration::from_millis(500), discord.deliver(&message())).await;
+        assert!(given_up.is_err());
+        let trouble = discord.trouble().why().expect("it failed");
+        assert!(trouble.contains(expected) && !trouble.contains("webhooks"), "{trouble}");
+    }
+}
+
+#[tokio::test]
 async fn where_nothing_remains_it_waits_before_the_next() {
     let last = json_of(200, "x-ratelimit-remaining: 0\r\nx-ratelimit-reset-after: 0.4\r\n", "{}");
     let (url, arrivals) = server(&[&last]).await;
-    let mut discord = Discord::new(&url, None).expect("an address");
+    let mut discord = Discord::new(&url, None, Redactor::default(), false).expect("an address");
     assert_eq!(discord.deliver(&message()).await, Outcome::Delivered);
     assert!(discord.left_to_wait().is_some_and(|left| left > Duration::from_millis(200)));
     assert_eq!(discord.deliver(&message()).await, Outcome::Delivered);
@@ -151,9 +195,9 @@ async fn nobody_there_is_given_up_after_five_tries() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let url = format!("http://{}/api/webhooks/1/T", listener.local_addr().expect("an address"));
     drop(listener);
-    let mut discord = Discord::new(&Secret::new(url), None).expect("an address");
+    let mut discord = Discord::new(&Secret::new(url), None, Redactor::default(), false).expect("an address");
     let Outcome::Failed(why) = discord.deliver(&message()).await else { panic!("it cannot arrive") };
-    assert!(why.contains("5 times") && !why.contains("webhooks"), "{why}");
+    assert!(why.contains("onnection refused") && why.contains("5 times") && !why.contains("webhooks"), "{why}");
 }
 
 #[test]
@@ -184,7 +228,7 @@ async fn an_address_is_https_or_here_and_is_never_shown() {
         ("ftp://127.0.0.1/SECRET", Some(WebhookError::NotSafe)),
         ("SECRET", Some(WebhookError::NotAnAddress)),
     ] {
-        match Discord::new(&Secret::new(url.to_owned()), None) {
+        match Discord::new(&Secret::new(url.to_owned()), None, Redactor::default(), false) {
             Ok(discord) => {
                 assert_eq!(expected, None, "{url}");
                 assert!(!format!("{discord:?}").contains("SECRET"));
@@ -206,7 +250,7 @@ async fn discord_is_asked_by_a_version_whose_waits_are_seconds() {
         ("http://127.0.0.1:9/api/webhooks/1/T", "/api/webhooks/1/T"),
         ("https://notdiscord.com/api/webhooks/1/T", "/api/webhooks/1/T"),
     ] {
-        let discord = Discord::new(&Secret::new(url.to_owned()), None).expect("an address");
+        let discord = Discord::new(&Secret::new(url.to_owned()), None, Redactor::default(), false).expect("an address");
         assert_eq!(discord.url.path(), path, "{url}");
         assert!(discord.url.query().is_some_and(|query| query.ends_with("wait=true")), "{url}");
     }

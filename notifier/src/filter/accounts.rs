@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::memory::{StandingAccount, age, ms};
 use super::told::Told;
-use super::waiting::Bundles;
+use super::waiting::{Bundles, Due};
 use crate::alert::{Key, Kind, Source};
 
 /// Accounts come from the configuration: more than anybody has.
@@ -36,7 +36,10 @@ pub struct Standing {
 
 #[derive(Debug)]
 pub struct Closing {
-    pub since: Instant,
+    /// It has stayed closed by then.
+    pub due: Due,
+    /// 1: the owner has been told that it was lost.
+    pub lost: u64,
     pub at: SystemTime,
     pub late: bool,
     pub sources: Vec<Source>,

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::class::Class;
-use super::waiting::Waiting;
-use super::{CLOSED_FOR, ExplainedBy, Filter, UnderWay, accounts, counts, explained_by};
+use super::waiting::{Due, Waiting};
+use super::{Closing, ExplainedBy, Filter, UnderWay, accounts, explained_by};
 use crate::alert::{Key, Kind, What};
 use crate::message::{Entry, Message};
 
@@ -26,22 +26,23 @@ struct Draft {
 impl Draft {
     fn add(&mut self, waiting: Waiting) {
         let class = Class::of(&waiting.what);
-        let Waiting { what, times, at, late, sources, .. } = waiting;
-        self.under_way.sources.extend(sources);
-        self.under_way.alerts = self.under_way.alerts.saturating_add(if counts(&what) { times } else { 0 });
-        if self.explains(&what) {
+        if self.explains(&waiting.what) {
             *self.meanwhile.entry(class).or_default() += 1;
-            return;
-        }
-        if self.entries.len() >= ENTRIES_MAX {
+        } else if self.entries.len() >= ENTRIES_MAX {
             *self.more.entry(class).or_default() += 1;
-            return;
+        } else {
+            let Waiting { what, times, at, late, .. } = &waiting;
+            self.show(Entry { what: what.clone(), times: *times, at: *at, late: *late });
         }
-        self.under_way.message_keys.push(what.key());
-        if let What::BreakerOpened { account, .. } = &what {
+        self.under_way.waiting.push(waiting);
+    }
+
+    fn show(&mut self, entry: Entry) {
+        self.under_way.message_keys.push(entry.what.key());
+        if let What::BreakerOpened { account, .. } = &entry.what {
             self.under_way.openings.insert(account.clone());
         }
-        self.entries.push((class, Entry { what, times, at, late }));
+        self.entries.push((Class::of(&entry.what), entry));
     }
 
     /// Whether an opening in this message does.
@@ -80,12 +81,13 @@ impl Filter {
         }
         let mut draft = Draft::default();
         let free = |key: &Key| key.kind != Kind::Test && self.told.is_free(key, now);
-        let mut eligible: Vec<_> = self.queue.entries.extract_if(.., |key, _| free(key)).map(|(_, w)| w).collect();
+        let goes = |key: &Key, waiting: &mut Waiting| free(key) && waiting.due.may_go();
+        let mut eligible: Vec<_> = self.queue.entries.extract_if(.., goes).map(|(_, waiting)| waiting).collect();
         // It is never only a number: who was told that an account is not asked wants to know of that one. It can wait.
         let room = ENTRIES_MAX.saturating_sub(eligible.len());
-        let closings: Vec<_> = self.closings(now).take(room).collect();
+        let closings: Vec<_> = self.closings(now, |due| due.is_by(now) || due == Due::Along).take(room).collect();
         for account in closings {
-            eligible.extend(self.take_closing(&account, &mut draft, now));
+            eligible.extend(self.take_closing(&account, &mut draft));
         }
         eligible.sort_by(|one, other| {
             let rank = |waiting: &Waiting| (Class::of(&waiting.what), waiting.at);
@@ -105,43 +107,43 @@ impl Filter {
 
     /// Whether there is something to tell by name that has been held for long enough.
     fn is_due(&self, now: Instant) -> bool {
-        let due = |at: Instant| self.flushing || at <= now;
+        let due = |due: Due| due.is_by(now) || (self.flushing && due.instant().is_some());
         let mut entries = self.queue.entries.iter().filter(|(key, _)| key.kind != Kind::Test);
         let mut crowd = self.queue.crowd.values();
         entries.any(|(key, waiting)| due(waiting.due) && self.told.is_free(key, now))
-            || self.closings(now).next().is_some()
+            || self.closings(now, |due| due.is_by(now)).next().is_some()
             || crowd.any(|bundle| due(bundle.due) && self.told.is_free(&bundle.sample.key(), now))
     }
 
     /// Accounts that have stayed closed, to whom it was told that they had opened.
-    fn closings(&self, now: Instant) -> impl Iterator<Item = String> {
+    fn closings(&self, now: Instant, goes: impl Fn(Due) -> bool) -> impl Iterator<Item = String> {
         let stayed = self.accounts.all.iter().filter(move |(account, known)| {
             let closing = known.closing.as_ref().filter(|_| known.standing.is_some());
-            closing.is_some_and(|closing| closing.since + CLOSED_FOR <= now)
-                && self.told.is_free(&accounts::key(account), now)
+            closing.is_some_and(|closing| goes(closing.due)) && self.told.is_free(&accounts::key(account), now)
         });
         stayed.map(|(account, _)| account.clone())
     }
 
     /// With what the opening inhibited.
-    fn take_closing(&mut self, account: &str, draft: &mut Draft, now: Instant) -> Option<Waiting> {
+    fn take_closing(&mut self, account: &str, draft: &mut Draft) -> Option<Waiting> {
         let known = self.accounts.all.get_mut(account)?;
-        let closing = known.closing.take()?;
+        let Closing { due, lost, at, late, sources } = known.closing.take()?;
         let times = 1 + std::mem::take(&mut known.untold);
         draft.under_way.closings.insert(account.to_owned());
-        for (class, bundle) in known.standing.iter_mut().flat_map(|standing| std::mem::take(&mut standing.meanwhile)) {
-            *draft.meanwhile.entry(class).or_default() += bundle.count;
-            draft.under_way.sources.extend(bundle.sources);
-            draft.under_way.alerts = draft.under_way.alerts.saturating_add(bundle.count);
+        if let Some(standing) = &mut known.standing {
+            let meanwhile = std::mem::take(&mut standing.meanwhile);
+            for (class, bundle) in &meanwhile {
+                *draft.meanwhile.entry(*class).or_default() += bundle.count;
+            }
+            draft.under_way.meanwhile.push((account.to_owned(), meanwhile));
         }
         let what = What::BreakerClosed { account: account.to_owned(), by_person: false };
-        Some(Waiting { what, times, at: closing.at, late: closing.late, sources: closing.sources, due: now })
+        Some(Waiting { what, times, lost, at, late, sources, due })
     }
 
     /// What is only counted goes with any message; where there is room, one of each class stands for the others.
     fn take_crowd(&mut self, draft: &mut Draft, now: Instant) {
-        for (class, bundle) in std::mem::take(&mut self.queue.crowd) {
-            let counted = counts(&bundle.sample);
+        for (class, bundle) in self.queue.crowd.extract_if(.., |_, bundle| bundle.due.may_go()) {
             let key = bundle.sample.key();
             let shown = draft.entries.len() < ENTRIES_MAX
                 && self.told.is_free(&key, now)
@@ -149,14 +151,12 @@ impl Filter {
                 && !draft.explains(&bundle.sample);
             let rest = bundle.count - u64::from(shown);
             if shown {
-                let (what, at, late) = (bundle.sample, bundle.at, bundle.late);
-                draft.add(Waiting { what, times: 1, at, late, sources: Vec::new(), due: now });
+                draft.show(Entry { what: bundle.sample.clone(), times: 1, at: bundle.at, late: bundle.late });
             }
             if rest > 0 {
                 *draft.more.entry(class).or_default() += rest;
             }
-            draft.under_way.sources.extend(bundle.sources);
-            draft.under_way.alerts = draft.under_way.alerts.saturating_add(if counted { rest } else { 0 });
+            draft.under_way.crowd.insert(class, bundle);
         }
     }
 }

@@ -10,6 +10,9 @@ use ukai_protocol::job::{Cause, Limit};
 
 use super::*;
 
+mod failed;
+mod notice;
+
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -194,7 +197,13 @@ fn job(number: u16) -> JobId {
 
 fn aborted_by(number: u16, account: Option<&str>, kind: CauseKind) -> What {
     let cause = Cause::new(kind, format!("detail {number}"));
-    What::JobAborted { job: job(number), name: "job".to_owned(), account: account.map(str::to_owned), cause }
+    What::JobAborted {
+        job: job(number),
+        name: "job".to_owned(),
+        account: account.map(str::to_owned),
+        cause,
+        raise: Vec::new(),
+    }
 }
 
 fn aborted(number: u16) -> What {
@@ -214,7 +223,17 @@ fn reset(account: &str) -> What {
 }
 
 fn limit_near(number: u16) -> What {
-    What::LimitNear { job: job(number), name: "job".to_owned(), limit: Limit::Steps, used: 8.0, max: 10.0 }
+    limit_near_at(number, None)
+}
+
+fn limit_near_at(number: u16, account: Option<&str>) -> What {
+    let (name, account) = ("job".to_owned(), account.map(str::to_owned));
+    What::LimitNear { job: job(number), name, account, limit: Limit::Steps, used: 8.0, max: 10.0 }
+}
+
+fn attention(number: u16, account: Option<&str>) -> What {
+    let (name, account, why) = ("job".to_owned(), account.map(str::to_owned), "denied".to_owned());
+    What::Attention { job: job(number), name, account, why }
 }
 
 fn batch_done() -> What {
@@ -281,7 +300,7 @@ fn while_a_message_is_under_way_the_world_goes_on() {
         (&[closed, opened, closed], Outcome::Delivered, &["opened lab", "closed lab ×2"], 0),
         (&[reset], Outcome::Delivered, &["opened lab"], 0),
         (&[reset, opened], Outcome::Delivered, &["opened lab", "opened lab"], 0),
-        (&[closed], Outcome::Failed(String::new()), &[], 1),
+        (&[closed], Outcome::Failed(String::new()), &[], 0),
         (&[closed], Outcome::Dropped(String::new()), &[], 0),
     ];
     for (steps, outcome, expected, owed) in cases {
@@ -324,12 +343,16 @@ fn what_an_open_breaker_does_not_explain_is_told() {
     world.alert(aborted_by(4, Some("other"), CauseKind::Attempts));
     world.alert(aborted_by(5, Some("lab"), CauseKind::Attempts));
     world.alert(aborted_by(6, None, CauseKind::AllOpen));
+    world.alert(limit_near_at(7, Some("lab")));
+    world.alert(attention(8, Some("lab")));
+    world.alert(attention(9, None));
     world.pass(MINUTE);
     let expected = format!("CrashLoop {}, JobAborted {}, JobAborted {}, JobAborted {}", job(3), job(1), job(2), job(4));
-    assert_eq!(world.texts(), ["opened lab".to_owned(), expected]);
+    assert_eq!(world.texts(), ["opened lab".to_owned(), format!("{expected}, Attention {}", job(9))]);
     world.alert(reset("lab"));
     world.pass(HOUR);
-    assert_eq!(world.texts()[2], format!("JobAborted {}; 1 more job aborted", job(5)));
+    let (attention, near) = (format!("Attention {}", job(8)), format!("LimitNear {} steps", job(7)));
+    assert_eq!(world.texts()[2], format!("JobAborted {}, {attention}, {near}; 1 more job aborted", job(5)));
     assert_eq!(world.owed(), 0);
 }
 
@@ -452,7 +475,7 @@ fn outcomes_decide_what_is_owed_and_what_is_lost() {
         world.now += HOLD;
         assert!(world.send(&outcome));
         assert_eq!((world.owed(), world.lost), (owed, lost), "{outcome:?}");
-        assert_eq!(world.filter.remembered, 0);
+        assert_eq!(world.filter.remembered, if matches!(outcome, Outcome::Failed(_)) { owed } else { 0 });
         world.alert(aborted(3));
         let takes = !matches!(outcome, Outcome::Dead(_));
         assert_eq!(world.filter.poll_timeout().is_some(), takes);
@@ -546,13 +569,19 @@ enum Op {
 
 fn what() -> impl Strategy<Value = What> {
     let account = prop::sample::select(vec!["a", "b", "c"]);
-    let kind = prop::sample::select(vec![CauseKind::AllOpen, CauseKind::Attempts, CauseKind::Io(5)]);
+    let kind = prop::sample::select(vec![
+        CauseKind::AllOpen,
+        CauseKind::Attempts,
+        CauseKind::Io(5),
+        CauseKind::Limit(Limit::Steps),
+    ]);
     prop_oneof![
         3 => account.clone().prop_map(opened),
         3 => account.clone().prop_map(closed),
         1 => account.clone().prop_map(reset),
-        4 => (0u16..40, prop::option::of(account), kind).prop_map(|(n, account, kind)| aborted_by(n, account, kind)),
-        1 => (0u16..5).prop_map(limit_near),
+        4 => (0u16..40, prop::option::of(account.clone()), kind).prop_map(|(n, account, kind)| aborted_by(n, account, kind)),
+        2 => (0u16..5, prop::option::of(account.clone())).prop_map(|(n, account)| limit_near_at(n, account)),
+        1 => (0u16..5, prop::option::of(account)).prop_map(|(n, account)| attention(n, account)),
         1 => Just(batch_done()),
         1 => Just(What::StartsPaused { pause: MINUTE }),
         1 => Just(What::Test),

@@ -21,7 +21,7 @@ pub const MASK: &str = "[secret]";
 /// What is shorter has no fingerprint: it is found in words.
 pub const FINGERPRINT_BYTES_MIN: usize = 8;
 /// A variable may hold a whole document; what is longer is none that could be typed, sent or guessed as a key.
-const SECRET_BYTES_MAX: usize = 8 * 1024;
+pub const SECRET_BYTES_MAX: usize = 8 * 1024;
 /// Fingerprints at most: an environment holds fewer secrets, and each has about ten forms.
 const COUNT_MAX: usize = 8 * 1024;
 const HEADS: usize = 1 << 12;
@@ -39,6 +39,8 @@ struct Fingerprint {
     bytes: u32,
     /// Below `HEADS`.
     head: u16,
+    /// Of printable ASCII without a blank.
+    is_word: bool,
     digest: [u8; 32],
 }
 
@@ -50,6 +52,7 @@ impl Fingerprints {
         let known = forms.filter(fits).take(COUNT_MAX).map(|form| Fingerprint {
             bytes: u32::try_from(form.len()).unwrap_or(u32::MAX),
             head: head(&salt, form.as_bytes()),
+            is_word: form.bytes().all(|byte| byte.is_ascii_graphic()),
             digest: *blake3::keyed_hash(&salt, form.as_bytes()).as_bytes(),
         });
         let mut known: Vec<Fingerprint> = known.collect();
@@ -66,6 +69,9 @@ pub struct Mask {
     print: Fingerprints,
     /// Which heads occur, a bit for each: most of a text is passed over by a look at this.
     heads: Vec<u64>,
+    /// Of the longest.
+    bytes_max: usize,
+    has_other_than_words: bool,
 }
 
 impl Mask {
@@ -78,7 +84,9 @@ impl Mask {
                 *word |= 1 << (fingerprint.head % 64);
             }
         }
-        Mask { print, heads }
+        let bytes_max = print.known.iter().map(|known| known.bytes as usize).max().unwrap_or(0);
+        let has_other_than_words = print.known.iter().any(|known| !known.is_word);
+        Mask { print, heads, bytes_max, has_other_than_words }
     }
 
     #[must_use]
@@ -89,12 +97,19 @@ impl Mask {
     /// `text` with [`MASK`] in the place of each secret.
     #[must_use]
     pub fn masked<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut shown = String::new();
-        let (mut at, mut done) = (0, 0);
-        let bytes = text.as_bytes();
-        while !self.is_empty() && at + FINGERPRINT_BYTES_MIN <= bytes.len() {
-            match self.known_at(&bytes[at..]).filter(|len| text.is_char_boundary(at) && text.is_char_boundary(at + len))
-            {
+        let is_known = |at| text.is_char_boundary(at) && self.known_at(&text.as_bytes()[at..]).is_some();
+        if self.is_empty() || !(0..text.len()).any(is_known) {
+            return Cow::Borrowed(text);
+        }
+        Cow::Owned(self.masked_until(text, text.len()).0)
+    }
+
+    /// The same for what begins before `end`; how much of the text that was. `end` is between two characters.
+    fn masked_until(&self, text: &str, end: usize) -> (String, usize) {
+        let (mut shown, mut at, mut done) = (String::new(), 0, 0);
+        while at < end {
+            let known = if text.is_char_boundary(at) { self.known_at(&text.as_bytes()[at..]) } else { None };
+            match known.filter(|len| text.is_char_boundary(at + len)) {
                 None => at += 1,
                 Some(len) => {
                     shown.push_str(&text[done..at]);
@@ -104,11 +119,8 @@ impl Mask {
                 }
             }
         }
-        if done == 0 {
-            return Cow::Borrowed(text);
-        }
-        shown.push_str(&text[done..]);
-        Cow::Owned(shown)
+        shown.push_str(&text[done..at]);
+        (shown, at)
     }
 
     pub fn mask(&self, text: &mut String) {
@@ -130,18 +142,27 @@ impl Mask {
         map.values_mut().for_each(|value| self.mask_value(value));
     }
 
-    fn mask_value(&self, value: &mut Value) {
+    pub fn mask_value(&self, value: &mut Value) {
         match value {
             Value::String(text) => self.mask(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.mask_value(item)),
             Value::Object(map) => self.mask_map(map),
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            // One that is written in digits stays a text: the value is gone either way.
+            Value::Number(number) => {
+                if let Cow::Owned(masked) = self.masked(&number.to_string()) {
+                    *value = Value::String(masked);
+                }
+            }
+            Value::Null | Value::Bool(_) => {}
         }
     }
 
     /// How long the secret is that `text` begins with.
     fn known_at(&self, text: &[u8]) -> Option<usize> {
         let Fingerprints { salt, known } = &self.print;
+        if self.is_empty() || text.len() < FINGERPRINT_BYTES_MIN {
+            return None;
+        }
         let head = head(salt, text);
         if self.heads[usize::from(head) / 64] >> (head % 64) & 1 == 0 {
             return None;
@@ -167,7 +188,8 @@ fn head(salt: &[u8; 32], text: &[u8]) -> u16 {
 
 /// Text that comes in pieces: what might be the beginning of a secret waits for what follows it.
 ///
-/// Secrets are words of printable ASCII, so only the last such word waits, and never more of it than a secret is long.
+/// As a rule secrets are words of printable ASCII; then only the last such word waits. Where one has a blank or a letter
+/// in it that is not ASCII, as much waits as it is long.
 #[derive(Clone, Debug, Default)]
 pub struct Pieces {
     waiting: String,
@@ -180,10 +202,12 @@ impl Pieces {
             return text.to_owned();
         }
         self.waiting.push_str(text);
-        let word = self.waiting.bytes().rev().take(SECRET_BYTES_MAX).take_while(u8::is_ascii_graphic).count();
-        let rest = self.waiting.split_off(self.waiting.len() - word);
-        let shown = mask.masked(&self.waiting).into_owned();
-        self.waiting = rest;
+        let longest = mask.bytes_max - 1;
+        let word = self.waiting.bytes().rev().take(longest).take_while(u8::is_ascii_graphic).count();
+        let held = if mask.has_other_than_words { longest } else { word };
+        let safe = self.waiting.floor_char_boundary(self.waiting.len().saturating_sub(held));
+        let (shown, taken) = mask.masked_until(&self.waiting, safe);
+        self.waiting.drain(..taken);
         shown
     }
 
@@ -233,6 +257,10 @@ mod tests {
         let mut json = Json(map);
         mask(&["sk-0123456789"]).mask_json(&mut json);
         assert_eq!(Value::Object(json.0), json!({"a": ["x [secret]", {"[secret]": 1}], "n": 5}));
+        let Value::Object(map) = json!({"limit": 998877665544332211_u64}) else { return };
+        let mut json = Json(map);
+        mask(&["998877665544332211"]).mask_json(&mut json);
+        assert_eq!(Value::Object(json.0), json!({"limit": "[secret]"}));
     }
 
     #[test]
@@ -244,6 +272,31 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn nor_in_words_without_end_or_where_it_has_blanks(
+            secret in "[a-zé]{3,9}[ ß][!-~]{12,40}|[!-~]{12,40}",
+            filler in "[a-z]{1,400}",
+            cuts in proptest::collection::vec(1_usize..9_000, 1..40),
+        ) {
+            prop_assume!(!secret.contains("://"));
+            let mask = mask(&[&secret]);
+            let text: Vec<char> = format!("{filler}{secret}").repeat(40).chars().collect();
+            let (mut pieces, mut shown, mut at) = (Pieces::default(), String::new(), 0);
+            for cut in cuts.into_iter().cycle() {
+                let end = (at + cut).min(text.len());
+                shown.push_str(&pieces.push(&mask, &text[at..end].iter().collect::<String>()));
+                at = end;
+                if at == text.len() {
+                    break;
+                }
+            }
+            shown.push_str(&pieces.finish(&mask));
+            let whole: String = text.iter().collect();
+            let masked = mask.masked(&whole);
+            prop_assert_eq!(shown.as_str(), masked.as_ref());
+            prop_assert!(!shown.contains(&secret));
+        }
+
         #[test]
         fn no_secret_is_left_however_its_text_is_cut_into_pieces(
             secret in "[!-~]{12,60}",

@@ -48,7 +48,7 @@ fn parts(secret: &str) -> Vec<&str> {
 fn encoded(secret: &str) -> Vec<String> {
     let mut forms = vec![secret.to_owned()];
     for upper in [true, false] {
-        forms.push(percent(secret, upper));
+        forms.extend(PLAIN.map(|plain| percent(secret, plain, upper)));
         forms.push(hex(secret.as_bytes(), upper));
     }
     // A JSON string escapes quotes, backslashes and controls.
@@ -60,11 +60,16 @@ fn encoded(secret: &str) -> Vec<String> {
     forms
 }
 
-/// RFC 3986: all but the unreserved characters as `%XX`.
-fn percent(secret: &str, upper: bool) -> String {
+/// What encoders of addresses leave as it is, besides letters and digits: RFC 3986's unreserved; those and a slash; what
+/// a browser leaves in a form.
+const PLAIN: [&str; 4] = ["-._~", "-._~/", "-._*", "-_.!~*'()"];
+
+/// All but those as `%XX`; in a form a blank is a plus.
+fn percent(secret: &str, plain: &str, upper: bool) -> String {
     secret.bytes().fold(String::new(), |mut text, byte| {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => text.push(char::from(byte)),
+        match char::from(byte) {
+            c if c.is_ascii_alphanumeric() || byte.is_ascii() && plain.contains(c) => text.push(c),
+            ' ' if plain.contains('*') && !plain.contains('~') => text.push('+'),
             _ => {
                 text.push('%');
                 text.push_str(&hex(&[byte], upper));
@@ -109,11 +114,17 @@ mod tests {
             ("as it is", "hunter2/hunter\"2"),
             ("in a query", "hunter2%2Fhunter%222"),
             ("in a query, small", "hunter2%2fhunter%222"),
+            ("in a path", "hunter2/hunter%222"),
             ("in JSON", "hunter2/hunter\\\"2"),
             ("in hex", "68756e746572322f68756e7465722232"),
         ] {
             assert!(forms.iter().any(|form| form == text), "{quirk}: {forms:?}");
         }
+    }
+
+    #[test]
+    fn a_blank_in_a_form_is_a_plus() {
+        assert!(forms("correct horse battery").contains(&"correct+horse+battery".to_owned()));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use ukai_notifier::{Alert, Source};
 use ukai_protocol::event::Event;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind, Outcome};
+use ukai_protocol::run_state::Progress;
 use ukai_protocol::server_event::ServerEvent;
 use ukai_protocol::{process, process_tree};
 
@@ -147,9 +148,11 @@ impl State {
         if appended.records.iter().any(|record| record.event.is_progress() && !record.event.is_supervisors()) {
             self.storm.progressed();
         }
+        let limits = job.limits();
         for record in &appended.records {
             let account = appended.progress.provider.as_deref().map(|provider| self.account_of(provider));
-            let about = About { id: &appended.job, name: &appended.progress.name, account };
+            let Progress { name, used, .. } = &appended.progress;
+            let about = About { id: &appended.job, name, account, used, limits };
             if let Some(what) = news::of_job(&about, &record.event) {
                 let source = Some(Source::Job { job: appended.job.clone(), seq: record.seq });
                 let at = server_log::time(&record.at).unwrap_or_else(SystemTime::now);
@@ -245,9 +248,9 @@ impl State {
                 tracing::debug!(job = %id, %illegal, "it has ended already");
             }
             job.unwritten = true;
-            let (name, account) = (job.progress.name.clone(), job.progress.provider.clone());
-            let about =
-                About { id, name: &name, account: account.as_deref().map(|provider| self.account_of(provider)) };
+            let (limits, Progress { name, provider, used, .. }) = (job.limits(), job.progress.clone());
+            let account = provider.as_deref().map(|provider| self.account_of(provider));
+            let about = About { id, name: &name, account, used: &used, limits };
             if let Some(what) = news::of_job(&about, &finished) {
                 self.alert(what);
             }

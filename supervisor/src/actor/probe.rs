@@ -14,7 +14,8 @@ impl State {
             tracing::info!(provider = grant.provider, account = grant.account, "a probe is sent");
             let lease = grant.lease;
             let deadline_ms = millis(deadline);
-            let request = ProbeRequest { grant, kind: ProbeKind::Health(shape), deadline_ms };
+            let secrets = (*self.pool.secrets).clone();
+            let request = ProbeRequest { grant, kind: ProbeKind::Health(shape), deadline_ms, secrets };
             let (program, family) = (self.pool.settings.worker_program.clone(), self.pool.family);
             let myself = self.myself.clone();
             tokio::spawn(async move {

@@ -59,14 +59,19 @@ pub fn rows(router: &Router, now: Instant) -> Vec<ProviderRow> {
     router.providers().map(row).collect()
 }
 
-/// All of them where none is named; an unknown id is an error that names those that there are.
-pub fn chosen(router: &Router, ids: &[String]) -> Result<Vec<String>, Refusal> {
-    let known: Vec<&str> = router.providers().map(|(provider, _)| provider.id.as_str()).collect();
-    if let Some(unknown) = ids.iter().find(|id| !known.contains(&id.as_str())) {
-        return Err(usage(format!("there is no provider `{unknown}`; configured are: {}", known.join(", "))));
+/// All of them where none is named; an id that is none may be an account, which alerts name: all providers of it are
+/// meant then. A name that is neither is an error that names those that there are.
+pub fn chosen(router: &Router, names: &[String]) -> Result<Vec<String>, Refusal> {
+    let known: Vec<_> =
+        router.providers().map(|(provider, _)| (provider.id.as_str(), provider.account.as_str())).collect();
+    let is_id = |name: &str| known.iter().any(|(id, _)| *id == name);
+    let means = |name: &String, (id, account): (&str, &str)| name == id || (name == account && !is_id(name));
+    if let Some(unknown) = names.iter().find(|name| !known.iter().any(|provider| means(name, *provider))) {
+        let ids: Vec<_> = known.iter().map(|(id, _)| *id).collect();
+        return Err(usage(format!("there is no provider `{unknown}`; configured are: {}", ids.join(", "))));
     }
-    let named = |id: &&str| ids.is_empty() || ids.iter().any(|named| named == id);
-    Ok(known.into_iter().filter(named).map(str::to_owned).collect())
+    let named = known.iter().filter(|provider| names.is_empty() || names.iter().any(|name| means(name, **provider)));
+    Ok(named.map(|(id, _)| (*id).to_owned()).collect())
 }
 
 /// By id, the lease to ask it with, or why it is not asked.
@@ -121,7 +126,7 @@ impl State {
         }
         let granted = grants(&mut self.router, ids, now);
         let (program, family) = (self.pool.settings.worker_program.clone(), self.pool.family);
-        let myself = self.myself.clone();
+        let (myself, secrets) = (self.myself.clone(), self.pool.secrets.clone());
         tokio::spawn(async move {
             let heard = |one: &Examination| {
                 if let Some(lease) = one.lease {
@@ -129,7 +134,7 @@ impl State {
                     let _ = myself.cast(Msg::ExaminedOne { lease, report: one.report().cloned() });
                 }
             };
-            let examined = examine::ask(program, family, granted, heard).await;
+            let examined = examine::ask(program, family, granted, &secrets, heard).await;
             // Without its supervisor the answer is for nobody.
             let _ = myself.cast(Msg::Examined { examined, answer });
         });
@@ -152,4 +157,46 @@ impl State {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use ukai_protocol::lease::{Timeouts, Wire};
+
+    use super::*;
+    use crate::route::account::Rates;
+    use crate::settings::Provider;
+
+    #[test]
+    fn a_provider_is_meant_by_its_id_and_all_of_an_account_by_its_name() {
+        let of = |id: &str, account: &str| Provider {
+            id: id.to_owned(),
+            account: account.to_owned(),
+            wire: Wire::Openai,
+            url: "http://lab".to_owned(),
+            model: "lab-1".to_owned(),
+            key: None,
+            context_window: 1_000,
+            max_output: 400,
+            prices: None,
+            timeouts: Timeouts::default(),
+            max_concurrency: None,
+            supports_tools: None,
+            rates: Rates::default(),
+        };
+        let providers = vec![of("lab", "shared"), of("lab-big", "shared"), of("other", "lab")];
+        let router = Router::new(providers, 1, false, Instant::now());
+        for (typed, expected) in [
+            ("", Some("lab lab-big other")),
+            ("lab-big", Some("lab-big")),
+            ("shared", Some("lab lab-big")),
+            // An id is meant before an account.
+            ("lab", Some("lab")),
+            ("other lab", Some("lab other")),
+            ("nobody", None),
+        ] {
+            let names: Vec<String> = typed.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(chosen(&router, &names).ok().map(|ids| ids.join(" ")).as_deref(), expected, "{typed}");
+        }
+    }
 }

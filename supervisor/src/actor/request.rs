@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ractor::ActorRef;
 use tokio::sync::oneshot;
+use ukai_protocol::command::{command, quoted};
 use ukai_protocol::control::{JobResult, JobRow, Selection, ServerStatus};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::CauseKind;
@@ -76,13 +77,16 @@ impl State {
             Opening::At(at) => {
                 let seconds = at.saturating_duration_since(now).as_secs();
                 let why = self.router.opened(&job.wants());
-                format!("no provider may be asked for another {seconds} s: {why}; see `ukai providers`")
+                format!("no provider may be asked for another {seconds} s: {why}; see {}", quoted(&["providers"]))
             }
             Opening::Never => match self.router.is_shut() {
                 Some(cause) => cause.detail.clone(),
                 None => {
-                    let (why, closed) = (self.router.opened(&job.wants()), self.router.closed(&job.wants()).join(" "));
-                    format!("nobody may be asked: {why}; mend that, then type: ukai providers reset {closed}")
+                    let (why, closed) = (self.router.opened(&job.wants()), self.router.closed(&job.wants()));
+                    format!(
+                        "nobody may be asked: {why}; mend that, then type: {}",
+                        command(&[&["providers", "reset"], &*closed].concat())
+                    )
                 }
             },
         }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
+use ukai_protocol::command::quoted;
 use ukai_protocol::control::BreakerState;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind};
@@ -62,9 +63,10 @@ impl State {
             }
             Found::Quarantined { why } => {
                 let why = format!(
-                    "{why}; whom not to ask is not known, so nobody is asked: see `ukai quarantine ls`, and when no \
-                     provider has to be waited for, `ukai quarantine clear {}`",
-                    routes::NAME
+                    "{why}; whom not to ask is not known, so nobody is asked: see {}, and when no provider has to be waited \
+                     for, {}",
+                    quoted(&["quarantine", "ls"]),
+                    quoted(&["quarantine", "clear", routes::NAME])
                 );
                 self.found_quarantined(routes::NAME, why.clone());
                 self.router.shut(Cause::new(CauseKind::Quarantined, why));

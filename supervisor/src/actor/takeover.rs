@@ -64,7 +64,7 @@ impl State {
                     Problem::Quarantined { why } => self.found_quarantined(id.as_str(), why),
                     Problem::Io { why, .. } => {
                         let name = progress.name.clone();
-                        self.alert(What::Attention { job: id.clone(), name, why });
+                        self.alert(What::Attention { job: id.clone(), name, account: None, why });
                     }
                 }
                 if let Some(mark) = progress.process.clone() {

@@ -1,5 +1,6 @@
 //! `ukai attach JOB|BATCH`: what happened so far, then what happens, to the end. Watching slows nobody.
 
+use ukai_protocol::command::command;
 use ukai_protocol::control::{JobRow, Selection};
 
 use super::client::Client;
@@ -16,8 +17,6 @@ pub(crate) struct Args {
     jobs: Vec<String>,
 }
 
-const NO_SERVER: &str = "nothing of this goes on while no ukai server runs; type: ukai serve";
-
 /// Ends as the jobs end. Ctrl-C leaves them to go on.
 pub(crate) async fn attach(context: &Context, args: &Args) -> Result<u8, Failure> {
     let rows = select(context, &args.jobs).await?;
@@ -26,7 +25,10 @@ pub(crate) async fn attach(context: &Context, args: &Args) -> Result<u8, Failure
     if Client::connect(context).await?.is_none() {
         return match follow.replay()? {
             Some(end) => Ok(end.code),
-            None => Err(Failure::usage(NO_SERVER)),
+            None => {
+                let serve = command(&["serve"]);
+                Err(Failure::usage(format!("nothing of this goes on while no ukai server runs; type: {serve}")))
+            }
         };
     }
     let mut signals = Signals::new()?;

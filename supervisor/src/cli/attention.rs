@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use ukai_protocol::command::command;
 use ukai_protocol::control::{Request, Response, ToSee};
 
 use super::client::{Client, unexpected};
@@ -67,9 +68,10 @@ fn line(first: &[ToSee], count: u64) -> Option<String> {
     };
     let more = if count > NAMED_MAX as u64 { ", …" } else { "" };
     let named: Vec<_> = first.iter().take(NAMED_MAX).map(|to_see| to_see.subject.as_str()).collect();
+    let ack = command(&["ack", subject]);
     let next = match is_job(subject) {
-        true => format!("ukai show {subject}; when seen: ukai ack {subject}"),
-        false => format!("{}; when seen: ukai ack {subject}", print::brief(&first[0].why, WHY_CHARS_MAX)),
+        true => format!("{}; when seen: {ack}", command(&["show", subject])),
+        false => format!("{}; when seen: {ack}", print::brief(&first[0].why, WHY_CHARS_MAX)),
     };
     let next = if is_job(subject) { format!("; type: {next}") } else { format!(": {next}") };
     Some(format!("ukai: {what} ({}{more}){next}", named.join(", ")))

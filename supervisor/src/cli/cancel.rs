@@ -132,7 +132,7 @@ fn end(context: &Context, run: &Recovered, grace: Duration) -> Result<bool, Fail
     if run.problem.is_some() || run.progress.status.is_ended() {
         return Ok(false);
     }
-    let cause = Cause::new(CauseKind::Cancel, "cancelled by `ukai cancel` while no server ran");
+    let cause = Cause::new(CauseKind::Cancel, "cancelled by a person while no server ran");
     let finished = Event::Finished { outcome: Outcome::Ended(cause), text: run.progress.text.clone() };
     let mut writer = Writer::open(&context.state, id)?;
     let mut answers = writer.flush(vec![Append { from: None, events: vec![finished] }], loader::now);

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use nix::unistd::{AccessFlags, access};
 use ukai_notifier::redact::looks_secret;
-use ukai_protocol::disk;
 use ukai_protocol::secret::Secret;
+use ukai_protocol::{command, disk};
 
 use super::failure::Failure;
 use super::{Global, Output, print};
@@ -35,11 +35,17 @@ impl Context {
         let current_folder = env::current_dir().map_err(|error| {
             Failure::usage(format!("finding the current folder: {error}; change to one that exists"))
         })?;
+        let usual =
+            StateDir::from_environment(env::var_os("XDG_STATE_HOME").as_deref(), env::var_os("HOME").as_deref());
         let state = match global.state_dir {
-            Some(folder) => StateDir::new(current_folder.join(folder)),
-            None => {
-                StateDir::from_environment(env::var_os("XDG_STATE_HOME").as_deref(), env::var_os("HOME").as_deref())?
+            Some(folder) => {
+                let named = StateDir::new(current_folder.join(folder));
+                if usual.ok().as_ref() != Some(&named) {
+                    command::name_state_dir(named.root());
+                }
+                named
             }
+            None => usual?,
         };
         let loaded = load::load(global.config.as_deref())?;
         Ok(Context { loaded, state, output: global.output, current_folder })
@@ -50,6 +56,7 @@ impl Context {
         let state_dir = global.state_dir.unwrap_or(state_dir);
         let current_folder = env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let state = StateDir::new(current_folder.join(state_dir));
+        command::name_state_dir(state.root());
         Ok(Context { loaded: Loaded::default(), state, output: global.output, current_folder })
     }
 
@@ -119,6 +126,7 @@ fn notify(desktop: Option<bool>) -> Notify {
     let secrets = env::vars_os().filter(|(name, _)| looks_secret(&name.to_string_lossy()));
     let secrets = secrets.map(|(_, value)| value.to_string_lossy().trim().to_owned());
     Notify {
+        demo: false,
         desktop: desktop.unwrap_or(true),
         discord: discord.map(Secret::new),
         secrets: secrets.filter(|value| value.len() >= SECRET_BYTES_MIN).map(Secret::new).collect(),

@@ -12,7 +12,7 @@ mod storm;
 mod summary;
 mod survey;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::context::Context;
 use super::failure::Failure;
@@ -57,7 +57,11 @@ fn state_dir() -> Result<PathBuf, Failure> {
 }
 
 /// Plays at a supervisor of this process, and stops it. None: a signal came first.
-async fn hosted<T>(settings: Settings, play: impl Future<Output = Result<T, Failure>>) -> Result<Option<T>, Failure> {
+async fn hosted<T>(
+    mut settings: Settings,
+    play: impl Future<Output = Result<T, Failure>>,
+) -> Result<Option<T>, Failure> {
+    settings.notify.demo = true;
     let mut signals = Signals::new()?;
     let host = host::host(settings).await.map_err(Failure::usage)?;
     let played = tokio::select! {
@@ -71,11 +75,4 @@ async fn hosted<T>(settings: Settings, play: impl Future<Output = Result<T, Fail
 fn stopped(context: &Context) -> u8 {
     print::note(&format!("ukai: stopped; what was done is kept in {}", context.state.root().display()));
     INTERRUPTED
-}
-
-/// As one types it in a shell.
-fn typed(path: &Path) -> String {
-    let path = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:=@".contains(c);
-    if path.chars().all(plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }

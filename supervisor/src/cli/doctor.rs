@@ -1,11 +1,14 @@
 //! `ukai doctor`: what is in force here, where each value comes from, what is missing. Never a key.
 
+mod sandbox;
+
 use std::io;
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::process::PidfdFlags;
 use serde_json::{Value, json};
+use ukai_protocol::command::{command, quoted};
 use ukai_protocol::control::{Request, Response, ServerStatus};
 use ukai_protocol::job::Limits;
 use ukai_protocol::lease::Timeouts;
@@ -15,7 +18,7 @@ use super::context::{Context, WEBHOOK_VARIABLE, worker_program};
 use super::failure::Failure;
 use super::{Output, print, table};
 use crate::config::{Config, KeyFrom, Provider, duration, key, preset, provider};
-use crate::policy_file;
+use crate::policy_file::{self, Traced};
 
 /// One line of the report.
 struct Fact {
@@ -30,7 +33,9 @@ pub(crate) async fn doctor(context: &Context) -> Result<u8, Failure> {
     let mut facts = configuration(context);
     facts.extend(providers(&context.loaded.config));
     facts.extend(alerts(context));
-    facts.extend(policy());
+    let traced = policy_file::load(None, &mut Vec::new());
+    facts.extend(policy(&traced));
+    facts.extend(sandbox::facts(&traced).await);
     facts.extend(places(context));
     facts.extend(server(context).await);
     facts.extend(kernel());
@@ -156,18 +161,25 @@ fn alerts(context: &Context) -> Vec<Fact> {
     };
     let desktop = if desktop { "yes, where there is a session bus" } else { "no" };
     let is_set = std::env::var_os(WEBHOOK_VARIABLE).is_some_and(|url| !url.is_empty());
-    let discord = if is_set { "yes (see: ukai notify test)" } else { "no: the variable is not set" };
+    let discord = match is_set {
+        true => format!("yes (see: {})", command(&["notify", "test"])),
+        false => "no: the variable is not set".to_owned(),
+    };
     vec![fact(TOPIC, "desktop", desktop, origin), fact(TOPIC, "discord", discord, WEBHOOK_VARIABLE)]
 }
 
-fn policy() -> Vec<Fact> {
-    let (policy, file) = policy_file::load(None, &mut Vec::new());
-    let origin = file.map_or_else(|| "shipped".to_owned(), |file| file.display().to_string());
-    let value = match policy.broken {
+fn policy(traced: &Traced) -> Vec<Fact> {
+    let origin = origin_of(traced);
+    let policy = &traced.policy;
+    let value = match &policy.broken {
         Some(why) => return vec![bad("policy", "rules", format!("every tool call is denied: {why}"), origin)],
         None => format!("{} allow, {} ask, {} deny", policy.allow.len(), policy.ask.len(), policy.deny.len()),
     };
     vec![fact("policy", "rules", value, origin)]
+}
+
+fn origin_of(traced: &Traced) -> String {
+    traced.file.as_ref().map_or_else(|| "shipped".to_owned(), |file| file.display().to_string())
 }
 
 fn places(context: &Context) -> Vec<Fact> {
@@ -207,7 +219,10 @@ async fn server(context: &Context) -> Vec<Fact> {
                 "",
             ),
         ],
-        Ok(None) => vec![fact(TOPIC, "state", "none listens; `ukai run` hosts its own, `ukai serve` starts one", "")],
+        Ok(None) => {
+            let (run, serve) = (quoted(&["run"]), quoted(&["serve"]));
+            vec![fact(TOPIC, "state", format!("none listens; {run} hosts its own, {serve} starts one"), "")]
+        }
         Err(failure) => vec![bad(TOPIC, "state", failure.text, "")],
     }
 }

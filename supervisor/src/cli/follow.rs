@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
+use ukai_protocol::command::quoted;
 use ukai_protocol::control::{Filter, Happened, JobResult, JobRow, Request, Response, Seen, Selection};
 use ukai_protocol::event::Event;
 use ukai_protocol::id::{BatchId, JobId};
@@ -147,7 +148,10 @@ impl<'a> Follow<'a> {
                     Ok(()) => return Ok(client),
                     Err(failure) => failure,
                 },
-                Ok(None) => Failure::failed("the ukai server is gone; its jobs go on at its next start (`ukai serve`)"),
+                Ok(None) => Failure::failed(format!(
+                    "the ukai server is gone; its jobs go on at its next start ({})",
+                    quoted(&["serve"])
+                )),
                 Err(failure) => return Err(failure),
             };
             if since.elapsed() > AWAY_MAX {

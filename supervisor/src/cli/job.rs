@@ -3,12 +3,13 @@
 //! Order: defaults, `ukai.toml`, job file, flags; then files found in the workdir and the current folder, which only
 //! narrow. All of it is read here, once: the job runs on what held when it was submitted.
 
-mod ground;
+pub(in crate::cli) mod ground;
 mod list;
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use ukai_protocol::command::quoted;
 use ukai_protocol::event::Line;
 use ukai_protocol::job::{ContextStrategy, JobSpec, Mode};
 
@@ -115,6 +116,18 @@ pub(crate) fn from_prompt(
     Ok(spec)
 }
 
+/// What would hold for a job with these flags and no file, whatever it is to do.
+pub(crate) fn ground(context: &Context, flags: &Flags, notes: &mut Vec<String>) -> Result<Ground, Failure> {
+    let asked = Asked::new(context, JobFile::default(), None, flags, Written::Out)?;
+    let ground = Sources::of(context, &asked, flags, notes)?.at(
+        &asked.workdir(flags.workdir.as_deref()),
+        &asked.workdir_said_by,
+        notes,
+    )?;
+    tidy(notes);
+    Ok(ground)
+}
+
 fn check_one_name(files: &[PathBuf], flags: &Flags) -> Result<(), Failure> {
     if files.len() > 1 && flags.name.is_some() {
         return Err(Failure::usage("one --name for several jobs would hide which is which; name them in their files"));
@@ -146,7 +159,9 @@ impl Asked {
         let shown = file.display();
         let format = Format::of(&path).ok_or_else(|| {
             Failure::usage(format!(
-                "reading the job {shown}: its name ends in none of .toml, .yaml, .yml, .json; rename it, or is this a prompt? `ukai run \"…\"` and `ukai submit --prompt \"…\"` take one"
+                "reading the job {shown}: its name ends in none of .toml, .yaml, .yml, .json; rename it, or is this a prompt? {} and {} take one",
+                quoted(&["run", "…"]),
+                quoted(&["submit", "--prompt", "…"])
             ))
         })?;
         let text = load::read_text(&path)
@@ -237,7 +252,7 @@ fn spec(job: JobFile, ground: &Ground, unnamed: impl FnOnce(&str) -> String) -> 
         priority: job.priority.unwrap_or(PRIORITY_DEFAULT),
         needs_tools: job.needs_tools.unwrap_or(mode == Mode::Loop),
         limits: ground.limits,
-        policy: ground.policy.clone(),
+        policy: ground.traced.policy.clone(),
         batch: None,
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use ukai_protocol::control::{DeniedCall, Happened, JobResult, JobRow};
-use ukai_protocol::event::Event;
+use ukai_protocol::event::{Event, FileChange};
 use ukai_protocol::id::{BatchId, JobId};
 use ukai_protocol::job::{JobStatus, Outcome, Used};
 
@@ -69,7 +69,7 @@ struct ResultLine<'a> {
     duration_ms: u64,
     restarts: u32,
     denied: &'a [DeniedCall],
-    files_changed: [(); 0],
+    files_changed: &'a [FileChange],
     resume_token: Option<&'a str>,
 }
 
@@ -159,7 +159,7 @@ pub fn result(row: &JobRow, result: &JobResult) -> String {
         duration_ms: result.duration_ms,
         restarts: row.restarts,
         denied: &result.denied,
-        files_changed: [],
+        files_changed: &result.files_changed,
         resume_token: result.resume_token.as_deref(),
     })
 }
@@ -246,6 +246,7 @@ fn line(value: &impl Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ukai_protocol::event::Change;
     use ukai_protocol::job::{self, CauseKind, Limit};
     use ukai_protocol::policy::Source;
 
@@ -292,9 +293,11 @@ mod tests {
             input: serde_json::from_str(r#"{"command":"ls"}"#).expect("an object"),
             source: Source::NoOneToAsk,
         }];
-        let result =
-            super::result(&row, &JobResult { text: "done\n".into(), duration_ms: 7, denied, ..JobResult::default() });
-        let expected = r#"{"type":"result","job_id":"j-aaaaaaaa","name":"fix-a","batch":null,"status":"completed","reason":null,"cause":null,"attention":false,"text":"done\n","structured":null,"steps":25,"tool_calls":3,"tokens":{"input":10,"output":2},"cost_usd":0.5,"duration_ms":7,"restarts":1,"denied":[{"tool":"Bash","input":{"command":"ls"},"source":"no_one_to_ask"}],"files_changed":[],"resume_token":null}"#;
+        let files_changed = vec![FileChange { path: "/w/a".into(), change: Change::Created }];
+        let text = "done\n".to_owned();
+        let result = JobResult { text, duration_ms: 7, denied, files_changed, ..JobResult::default() };
+        let result = super::result(&row, &result);
+        let expected = r#"{"type":"result","job_id":"j-aaaaaaaa","name":"fix-a","batch":null,"status":"completed","reason":null,"cause":null,"attention":false,"text":"done\n","structured":null,"steps":25,"tool_calls":3,"tokens":{"input":10,"output":2},"cost_usd":0.5,"duration_ms":7,"restarts":1,"denied":[{"tool":"Bash","input":{"command":"ls"},"source":"no_one_to_ask"}],"files_changed":[{"path":"/w/a","change":"created"}],"resume_token":null}"#;
         assert_eq!(result, expected);
     }
 

@@ -1,5 +1,6 @@
 //! `ukai ls`: all jobs, from the server or, where none listens, from their logs.
 
+use ukai_protocol::command::{command, quoted};
 use ukai_protocol::control::Selection;
 
 use super::client::Client;
@@ -22,13 +23,16 @@ pub(crate) async fn ls(context: &Context, args: Args) -> Result<u8, Failure> {
         None => (offline::select(&context.state, offline::rows(&context.state)?, &args.jobs)?, 0),
     };
     if left_out > 0 {
-        print::note(&format!("ukai: {left_out} older jobs are not listed; `ukai show ID` shows each of them"));
+        print::note(&format!(
+            "ukai: {left_out} older jobs are not listed; {} shows each of them",
+            quoted(&["show", "ID"])
+        ));
     }
     let text = match context.output {
         Output::Json => format!("[{}]\n", rows.iter().map(json::row).collect::<Vec<_>>().join(",")),
         Output::StreamJson => rows.iter().map(|row| json::row(row) + "\n").collect(),
         Output::Text if rows.is_empty() => {
-            print::note("ukai: there are no jobs yet; type: ukai run \"what is to be done\"");
+            print::note(&format!("ukai: there are no jobs yet; type: {}", command(&["run", "what is to be done"])));
             String::new()
         }
         Output::Text => table::jobs(&rows, print::columns()),

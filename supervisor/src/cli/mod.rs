@@ -18,6 +18,7 @@ mod logs;
 mod ls;
 mod notify;
 mod pause;
+mod policy;
 mod providers;
 mod quarantine;
 mod report;
@@ -39,6 +40,7 @@ mod follow;
 mod job;
 mod json;
 mod offline;
+mod one_shot;
 mod print;
 mod progress;
 mod records;
@@ -58,27 +60,38 @@ pub(crate) use print::note;
 struct Ukai {
     #[command(flatten)]
     global: Global,
-    /// The same as the verb `ack`
-    #[arg(long, value_name = "ID", num_args = 1..)]
+    /// The same as the verb `ack`, by itself or before another verb; can be given several times
+    #[arg(long, value_name = "ID")]
     ack_run_state: Vec<String>,
     #[command(subcommand)]
     verb: Option<Verb>,
 }
 
 impl Ukai {
-    /// What is to be done: a verb, or the flag that stands for one.
-    fn meant(self) -> Result<(Global, Verb), clap::Error> {
+    /// What is to be done: a verb, the flag that stands for one, or both, and then what the flag says first.
+    fn meant(self) -> Result<Meant, clap::Error> {
         let Ukai { global, ack_run_state: what, verb } = self;
         let refuse = |kind, why: &str| Err(Ukai::command().error(kind, why));
+        let ack = |what| ack::Args { what, all: false };
         match verb {
-            Some(verb) if what.is_empty() => Ok((global, verb)),
-            Some(_) => refuse(ErrorKind::ArgumentConflict, "--ack-run-state stands alone, without a verb"),
+            Some(verb) if what.is_empty() => Ok(Meant { global, first: None, verb }),
+            Some(Verb::Demo(_) | Verb::Script(_) | Verb::Completions(_)) => {
+                refuse(ErrorKind::ArgumentConflict, "--ack-run-state goes with no verb that knows nothing of your jobs")
+            }
+            Some(verb) => Ok(Meant { global, first: Some(ack(what)), verb }),
             None if what.is_empty() => {
                 refuse(ErrorKind::MissingSubcommand, "a verb is missing; `ukai help` lists them")
             }
-            None => Ok((global, Verb::Ack(ack::Args { what, all: false }))),
+            None => Ok(Meant { global, first: None, verb: Verb::Ack(ack(what)) }),
         }
     }
+}
+
+struct Meant {
+    global: Global,
+    /// What a person says to have seen, before the verb.
+    first: Option<ack::Args>,
+    verb: Verb,
 }
 
 /// After what a verb itself takes.
@@ -142,6 +155,8 @@ enum Verb {
     Quarantine(quarantine::Args),
     /// See how providers stand, ask them, or believe in them again
     Providers(providers::Args),
+    /// Show what a job may do here, ask what becomes of a call, and test a policy
+    Policy(policy::Args),
     /// Six figures of a period against the one before, and a Go/No-Go page
     Report(report::Args),
     /// Say what is in force here, where it comes from and what is missing
@@ -155,7 +170,7 @@ enum Verb {
 
 /// What the process does, from the command line to its exit code.
 pub(crate) fn main() -> ExitCode {
-    let (global, verb) = match Ukai::try_parse().and_then(Ukai::meant) {
+    let meant = match Ukai::try_parse().and_then(Ukai::meant) {
         Ok(typed) => typed,
         Err(error) => {
             // Help goes to stdout and is no failure; a closed pipe there is none either.
@@ -167,7 +182,7 @@ pub(crate) fn main() -> ExitCode {
             return ExitCode::from(unless_lost(0));
         }
     };
-    let code = perform(global, verb).unwrap_or_else(|Failure { code, text }| {
+    let code = perform(meant).unwrap_or_else(|Failure { code, text }| {
         print::note(&format!("ukai: {text}"));
         code
     });
@@ -181,7 +196,7 @@ fn unless_lost(code: u8) -> u8 {
     failure::FAILED
 }
 
-fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
+fn perform(Meant { global, first, verb }: Meant) -> Result<u8, Failure> {
     let verb = match verb {
         Verb::Completions(args) => return Ok(completions::completions(&args)),
         Verb::Script(verb) => return script::script(verb),
@@ -196,6 +211,9 @@ fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
     }
     let context = Context::new(global)?;
     runtime.block_on(async {
+        if let Some(seen) = first {
+            ack::ack_before(&context, seen).await?;
+        }
         attention::banner(&context).await;
         if matches!(verb, Verb::Run(_) | Verb::Submit(_) | Verb::Resume(_) | Verb::Providers(_)) {
             client::Client::warn_of_another_configuration(&context).await?;
@@ -218,6 +236,7 @@ fn perform(global: Global, verb: Verb) -> Result<u8, Failure> {
             Verb::Quarantine(args) => quarantine::quarantine(&context, args),
             Verb::Providers(args) => providers::providers(&context, args).await,
             Verb::Report(args) => report::report(&context, &args),
+            Verb::Policy(args) => policy::policy(&context, args).await,
             Verb::Doctor => doctor::doctor(&context).await,
             Verb::Demo(_) | Verb::Script(_) | Verb::Completions(_) => Ok(0),
         }
@@ -240,13 +259,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flag_that_stands_for_a_verb_stands_alone() {
+    fn the_flag_that_stands_for_a_verb_takes_one_id_and_leaves_the_verb() {
         let meant = |typed: &str| Ukai::try_parse_from(typed.split(' ')).and_then(Ukai::meant);
-        assert!(
-            matches!(meant("ukai --ack-run-state j-aaaaaaaa"), Ok((_, Verb::Ack(args))) if args.what == ["j-aaaaaaaa"])
-        );
-        assert!(matches!(meant("ukai ls"), Ok((_, Verb::Ls(_)))));
-        for wrong in ["ukai --output json", "ukai --ack-run-state=j-aaaaaaaa ls"] {
+        for (typed, first, verb) in [
+            ("ukai ls", None, "Ls"),
+            ("ukai --ack-run-state j-1", None, "Ack(Args { what: [\"j-1\"]"),
+            ("ukai --ack-run-state j-1 --ack-run-state=j-2", None, "Ack(Args { what: [\"j-1\", \"j-2\"]"),
+            ("ukai --ack-run-state j-1 ls", Some(vec!["j-1"]), "Ls"),
+            (
+                "ukai --ack-run-state j-1 --ack-run-state j-2 show j-3",
+                Some(vec!["j-1", "j-2"]),
+                "Show(Args { job: \"j-3\"",
+            ),
+            ("ukai --ack-run-state j-1 ack j-2", Some(vec!["j-1"]), "Ack(Args { what: [\"j-2\"]"),
+        ] {
+            let Meant { first: before, verb: after, .. } =
+                meant(typed).unwrap_or_else(|error| panic!("{typed}: {error}"));
+            assert_eq!(
+                before.map(|args| args.what),
+                first.map(|ids| ids.iter().map(|id| (*id).to_owned()).collect()),
+                "{typed}"
+            );
+            assert!(format!("{after:?}").starts_with(verb), "{typed}: {after:?}");
+        }
+        for wrong in [
+            "ukai --output json",
+            "ukai --ack-run-state",
+            "ukai --ack-run-state j-1 j-2",
+            "ukai --ack-run-state j-1 demo",
+        ] {
             assert!(meant(wrong).is_err_and(|error| error.use_stderr()), "{wrong}");
         }
     }

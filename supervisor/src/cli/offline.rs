@@ -50,13 +50,18 @@ pub(crate) fn ids(state: &StateDir) -> Result<Vec<JobId>, Failure> {
 
 /// None: the run was being created when its supervisor died, and is no job.
 fn read(state: &StateDir, id: JobId) -> Option<JobRow> {
-    match loader::load(state, &id, None) {
-        Ok(replay) if replay.state.progress.seq == 0 => None,
-        Ok(replay) => Some(row(id, &replay.state.progress)),
-        Err(StoreError::Unknown(_)) => None,
-        // One that is damaged, or cannot be read, hides none of the others.
-        Err(error) => Some(damaged(state, id, &error)),
-    }
+    let error = match loader::load(state, &id, None) {
+        Ok(replay) if replay.state.progress.seq > 0 => return Some(row(id, &replay.state.progress)),
+        // Without a record it is no job, unless something else shows that it was one.
+        Ok(_) | Err(StoreError::Unknown(_)) => match loader::refusal(state, &id) {
+            Ok(None) => return None,
+            Ok(Some(why)) => StoreError::Quarantined { job: id.clone(), why },
+            Err(error) => error,
+        },
+        Err(error) => error,
+    };
+    // One that is damaged, or cannot be read, hides none of the others.
+    Some(damaged(state, id, &error))
 }
 
 pub(crate) fn row(id: JobId, progress: &Progress) -> JobRow {

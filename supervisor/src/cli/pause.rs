@@ -1,5 +1,6 @@
 //! `ukai pause JOB…`: the call under way ends, nothing new begins, the process goes; until `ukai unpause`.
 
+use ukai_protocol::command::quoted;
 use ukai_protocol::control::{JobRow, Request, Response, Selection};
 
 use super::client::{Client, unexpected};
@@ -7,8 +8,6 @@ use super::context::Context;
 use super::failure::Failure;
 use super::which::Which;
 use super::{Output, print};
-
-const NO_SERVER: &str = "start one with `ukai serve`: nothing runs meanwhile, and who is paused stays so";
 
 pub(crate) async fn pause(context: &Context, which: Which) -> Result<u8, Failure> {
     let rows = match ask(context, |jobs| Request::Pause { jobs }, which).await? {
@@ -35,7 +34,9 @@ pub(super) async fn ask(
     request: impl FnOnce(Selection) -> Request,
     which: Which,
 ) -> Result<Response, Failure> {
-    Client::connect_or_say(context, NO_SERVER).await?.ask(&request(which.selection())).await
+    let no_server =
+        format!("start one with {}: nothing runs meanwhile, and who is paused stays so", quoted(&["serve"]));
+    Client::connect_or_say(context, &no_server).await?.ask(&request(which.selection())).await
 }
 
 pub(super) fn print_rows(context: &Context, rows: &[JobRow]) {

@@ -4,6 +4,7 @@
 //! what to believe of a run, and would go on believing it.
 
 use serde::Serialize;
+use ukai_protocol::command::{command, quoted};
 use ukai_protocol::id::JobId;
 
 use super::context::Context;
@@ -71,8 +72,8 @@ fn ls(context: &Context) -> Result<u8, Failure> {
     print::out(&text);
     if let Some(first) = kept.iter().find(|kept| kept.refused).filter(|_| context.output == Output::Text) {
         print::note(&format!(
-            "ukai: to go on from the last record that verifies, type: ukai quarantine clear {}",
-            first.name
+            "ukai: to go on from the last record that verifies, type: {}",
+            command(&["quarantine", "clear", &first.name])
         ));
     }
     Ok(0)
@@ -151,7 +152,8 @@ fn name(state: &StateDir, typed: &str) -> Result<Name, Failure> {
     }
     if typed.contains(['/', '\\', '.']) || typed.is_empty() {
         return Err(Failure::usage(format!(
-            "clearing `{typed}`: that is a path and no name; type the NAME that `ukai quarantine` lists"
+            "clearing `{typed}`: that is a path and no name; type the NAME that {} lists",
+            quoted(&["quarantine"])
         )));
     }
     if let Ok(id) = typed.parse() {

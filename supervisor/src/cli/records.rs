@@ -1,5 +1,6 @@
 //! Everything in the logs of some jobs so far, from the server or, where none listens, from the disk.
 
+use ukai_protocol::command::quoted;
 use ukai_protocol::control::{Filter, Happened, Request, Response, Seen, Selection};
 use ukai_protocol::id::JobId;
 
@@ -38,7 +39,10 @@ async fn from_server(
     let filter = Filter { jobs: Selection::These(vec![id.to_string()]), deltas: false };
     client.send(&Request::Subscribe { filter, seen: Seen::default() }).await?;
     let broken = |why: String| Failure::failed(format!("reading the records of {id}: {why}; try again"));
-    let refused = |why: String| Failure::failed(format!("{why}; see `ukai show {id}` and `ukai quarantine`"));
+    let refused = |why: String| {
+        let (show, quarantine) = (quoted(&["show", id.as_str()]), quoted(&["quarantine"]));
+        Failure::failed(format!("{why}; see {show} and {quarantine}"))
+    };
     loop {
         match client.next().await.map_err(|error| broken(error.to_string()))? {
             Some(Response::Happened(happened)) => {

@@ -3,9 +3,8 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use ukai_protocol::disk;
 use ukai_protocol::event::Event;
@@ -13,34 +12,32 @@ use ukai_protocol::event::Event;
 use super::context::Context;
 use super::failure::Failure;
 use super::{Output, offline, print, table};
-use crate::config::duration;
+use crate::report::period::{Periods, Typed};
 use crate::report::{Figures, MEASURES, Verdict, page};
 use crate::store::{event_log, server_log};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How long a period is
-    #[arg(long, value_name = "TIME", default_value = "168h")]
+    #[arg(long, value_name = "TIME", default_value = "168h", conflicts_with = "since")]
     period: String,
-    /// Where it ends, for instance 2026-11-30T00:00:00Z [default: now]
-    #[arg(long, value_name = "INSTANT")]
+    /// Where it begins instead, for instance 2026-11-23 (the beginning of that day, UTC) or 2026-11-23T08:00:00Z
+    #[arg(long, value_name = "WHEN")]
+    since: Option<String>,
+    /// Where it ends, for instance 2026-11-30 (the end of that day, UTC) or 2026-11-30T08:00:00Z [default: now]
+    #[arg(long, value_name = "WHEN")]
     until: Option<String>,
     /// Write the Go/No-Go page, in Markdown, to this file; `-`: to stdout
     #[arg(long, value_name = "FILE")]
     go_no_go: Option<PathBuf>,
 }
 
-/// The two periods, as instants.
-struct Periods {
-    before: SystemTime,
-    from: SystemTime,
-    until: SystemTime,
-}
-
 pub(crate) fn report(context: &Context, args: &Args) -> Result<u8, Failure> {
-    let periods = periods(args)?;
+    let Args { period, since, until, .. } = args;
+    let typed = Typed { period, since: since.as_deref(), until: until.as_deref() };
+    let periods = typed.periods(SystemTime::now()).map_err(Failure::usage)?;
     let (now, then) = count(context, &periods)?;
-    let [before, from, until] = [periods.before, periods.from, periods.until].map(shown);
+    let [before, from, until] = periods.shown();
     let (period, earlier) = (format!("{from} to {until}"), format!("{before} to {from}"));
     if let Some(file) = &args.go_no_go {
         let page = page::page(&now, &then, &period, &earlier);
@@ -68,36 +65,12 @@ pub(crate) fn report(context: &Context, args: &Args) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn periods(args: &Args) -> Result<Periods, Failure> {
-    let period =
-        duration::parse(&args.period).map_err(|why| Failure::usage(format!("--period {}: {why}", args.period)))?;
-    let until = match &args.until {
-        None => SystemTime::now(),
-        Some(text) => {
-            let instant = text.parse::<Timestamp>().ok().and_then(|at| SystemTime::try_from(at).ok());
-            instant.ok_or_else(|| {
-                Failure::usage(format!("--until {text}: it is no instant; write one like 2026-11-30T00:00:00Z"))
-            })?
-        }
-    };
-    let earlier = |at: SystemTime| at.checked_sub(Duration::from_millis(period));
-    let from = earlier(until).filter(|from| *from < until);
-    let before = from.and_then(earlier);
-    match (before, from) {
-        (Some(before), Some(from)) => Ok(Periods { before, from, until }),
-        _ => Err(Failure::usage(format!(
-            "--period {}: there are no two such periods before that; name a shorter one",
-            args.period
-        ))),
-    }
-}
-
 /// A log that is damaged hides none of the others, and what verifies of it counts.
 fn count(context: &Context, periods: &Periods) -> Result<(Figures, Figures), Failure> {
     let (mut now, mut then) = (Figures::default(), Figures::default());
     let state = &context.state;
     let (_, damage) = server_log::read(state, |record| {
-        if let Some(figures) = periods.of(&record.at, &mut now, &mut then) {
+        if let Some(figures) = of(periods, &record.at, &mut now, &mut then) {
             figures.add_server(&record.event);
         }
     })?;
@@ -126,7 +99,7 @@ fn count(context: &Context, periods: &Periods) -> Result<(Figures, Figures), Fai
             }
             match event_log::decode::<Event>(line.trim_ascii_end(), seq) {
                 Ok(record) => {
-                    if let Some(figures) = periods.of(&record.at, &mut now, &mut then) {
+                    if let Some(figures) = of(periods, &record.at, &mut now, &mut then) {
                         figures.add(&record.event);
                     }
                 }
@@ -145,22 +118,15 @@ fn count(context: &Context, periods: &Periods) -> Result<(Figures, Figures), Fai
     Ok((now, then))
 }
 
-impl Periods {
-    fn of<'a>(&self, at: &str, now: &'a mut Figures, then: &'a mut Figures) -> Option<&'a mut Figures> {
-        let at = server_log::time(at)?;
-        if (self.from..self.until).contains(&at) {
-            Some(now)
-        } else if (self.before..self.from).contains(&at) {
-            Some(then)
-        } else {
-            None
-        }
+fn of<'a>(periods: &Periods, at: &str, now: &'a mut Figures, then: &'a mut Figures) -> Option<&'a mut Figures> {
+    let at = server_log::time(at)?;
+    if (periods.from..periods.until).contains(&at) {
+        Some(now)
+    } else if (periods.before..periods.from).contains(&at) {
+        Some(then)
+    } else {
+        None
     }
-}
-
-fn shown(at: SystemTime) -> String {
-    Timestamp::try_from(at)
-        .map_or_else(|_| "an unknown time".to_owned(), |at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 fn text(now: &Figures, then: &Figures, period: &str, earlier: &str) -> String {

@@ -7,6 +7,7 @@ mod confirm;
 
 use std::collections::BTreeSet;
 
+use ukai_protocol::command::quoted;
 use ukai_protocol::control::{JobResult, JobRow, Request, Response, Selection, ToResume};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{CauseKind, JobStatus, Limits, Outcome};
@@ -22,7 +23,7 @@ use crate::store::spec_file::{self, Loaded};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Ids, names or unique beginnings of ids, of jobs or batches
-    #[arg(value_name = "JOB", required_unless_present = "all")]
+    #[arg(value_name = "JOB")]
     jobs: Vec<String>,
     /// Every job that was aborted
     #[arg(long, conflicts_with = "jobs")]
@@ -44,6 +45,15 @@ struct Candidate {
 }
 
 pub(crate) async fn resume(context: &Context, args: Args) -> Result<u8, Failure> {
+    if args.jobs.is_empty() && !args.all {
+        return Err(Failure::usage(format!(
+            "no job is named; name jobs or batches by their ids or names ({}), or type {} for every job that was aborted; \
+             {} lists the jobs that there are",
+            quoted(&["resume", "ID"]),
+            quoted(&["resume", "--all"]),
+            quoted(&["ls"])
+        )));
+    }
     let mut raise = LimitSet::default();
     for limit in &args.limits {
         raise.set(limit).map_err(|why| Failure::usage(format!("--limit: {why}")))?;
@@ -79,10 +89,11 @@ pub(crate) async fn resume(context: &Context, args: Args) -> Result<u8, Failure>
                 return Ok(0);
             }
             confirm::Answer::NobodyToAsk => {
-                return Err(Failure::usage(
+                return Err(Failure::usage(format!(
                     "resuming needs a person's word, and this is no terminal; nothing was resumed: give the token of each \
-                     (--yes-resume TOKEN; `ukai show JOB` tells it)",
-                ));
+                     (--yes-resume TOKEN; {} tells it)",
+                    quoted(&["show", "JOB"])
+                )));
             }
         }
     } else {
@@ -196,8 +207,9 @@ fn tokens(words: &[ToResume], given: &[String]) -> Result<(), Failure> {
     let fail = |text: String| Err(Failure { code: USAGE, text });
     if let Some(word) = words.iter().find(|word| !given.contains(&word.token)) {
         return fail(format!(
-            "{}: its token is not among those given; nothing was resumed: `ukai show {}` tells it",
-            word.job, word.job
+            "{}: its token is not among those given; nothing was resumed: {} tells it",
+            word.job,
+            quoted(&["show", word.job.as_str()])
         ));
     }
     if let Some(stray) = given.iter().find(|token| !words.iter().any(|word| word.token == **token)) {

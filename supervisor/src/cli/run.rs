@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use ukai_protocol::command::{command, quoted};
 use ukai_protocol::control::Joined;
 use ukai_protocol::id::JobId;
 
@@ -44,10 +45,11 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(context: &Context, args: Args) -> Result<u8, Failure> {
     if args.prompt.is_none() && args.files.is_empty() {
-        return Err(Failure::usage(
-            "there is nothing to run: give a PROMPT (`ukai run \"what is to be done\"`, `-` reads it from stdin) or job \
-             files (`ukai run --file JOB`)",
-        ));
+        return Err(Failure::usage(format!(
+            "there is nothing to run: give a PROMPT ({}, `-` reads it from stdin) or job files ({})",
+            quoted(&["run", "what is to be done"]),
+            quoted(&["run", "--file", "JOB"])
+        )));
     }
     let jobs = submit::read(context, args.prompt.as_deref(), &args.files, &args.each, &args.flags)?;
     played(context, async |client| {
@@ -136,11 +138,14 @@ async fn cannot_start(host: &Host, ids: &[JobId]) -> Idle {
 fn say_queued(idle: Idle) {
     for (id, why) in idle.queued {
         print::note(&format!(
-            "ukai: {id} stays queued ({why}); `ukai serve` and the next `ukai run` go on with it, `ukai cancel {id}` drops it"
+            "ukai: {id} stays queued ({why}); {} and the next {} go on with it, {} drops it",
+            quoted(&["serve"]),
+            quoted(&["run"]),
+            quoted(&["cancel", id.as_str()])
         ));
     }
     for id in idle.paused {
-        print::note(&format!("ukai: {id} stays paused; type: ukai unpause {id}"));
+        print::note(&format!("ukai: {id} stays paused; type: {}", command(&["unpause", id.as_str()])));
     }
 }
 

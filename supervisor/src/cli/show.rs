@@ -1,5 +1,6 @@
 //! `ukai show JOB`: where it stands, why, and what it said.
 
+use ukai_protocol::command::command;
 use ukai_protocol::control::{JobResult, JobRow};
 use ukai_protocol::job::Outcome;
 
@@ -8,6 +9,7 @@ use super::context::Context;
 use super::failure::Failure;
 use super::records::records;
 use super::{Output, json, offline, print, progress, table, words};
+use crate::resume;
 use crate::store::spec_file::{self, Loaded};
 
 const DENIED_SHOWN_MAX: usize = 20;
@@ -70,8 +72,9 @@ fn text(context: &Context, row: &JobRow, result: &JobResult) -> String {
         line("batch", format!("{} ({}), line {}", place.id, place.name, place.line.number));
     }
     if let Some(why) = &result.attention {
-        line("attention", format!("{why}; when seen: ukai ack {}", row.id));
+        line("attention", format!("{why}; when seen: {}", command(&["ack", row.id.as_str()])));
     }
+    let limits = result.limits.or_else(|| spec.as_ref().map(|spec| spec.limits));
     if let Some(spec) = spec {
         line("workdir", spec.workdir.display().to_string());
         line("prompt", print::brief(&spec.prompt, PROMPT_CHARS_MAX));
@@ -86,7 +89,10 @@ fn text(context: &Context, row: &JobRow, result: &JobResult) -> String {
     line("time", table::time(result.duration_ms));
     line("restarts", row.restarts.to_string());
     if let Some(token) = &result.resume_token {
-        line("resume", format!("ukai resume {}; where nobody can be asked: --yes-resume {token}", row.id));
+        let raise = limits.map(|limits| resume::to_raise(row.outcome.as_ref(), used, &limits)).unwrap_or_default();
+        let words = ["resume", row.id.as_str()].into_iter().chain(raise.iter().flat_map(|limit| ["--limit", limit]));
+        let resume = command(&words.collect::<Vec<_>>());
+        line("resume", format!("{resume}; where nobody can be asked: --yes-resume {token}"));
     }
     line("log", context.state.run(&row.id).log().display().to_string());
     for denied in result.denied.iter().take(DENIED_SHOWN_MAX) {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ukai_protocol::codec;
+use ukai_protocol::command::{command, quoted};
 use ukai_protocol::control::{Again, Joined, NewJob, Request, Response, SUBMIT_JOBS_MAX, ToBatch};
 use ukai_protocol::frame::FRAME_BYTES_MAX;
 use ukai_protocol::id::JobId;
@@ -14,8 +15,6 @@ use super::failure::Failure;
 use super::{Output, job, print};
 use crate::job_file;
 
-const NO_SERVER: &str =
-    "start one with `ukai serve` (in another terminal, or as a service), or run the job at once with `ukai run`";
 /// Of one part of a submission: what is around the jobs has room beside them.
 const PART_BYTES_MAX: usize = FRAME_BYTES_MAX / 2;
 
@@ -61,9 +60,14 @@ pub(crate) struct Queued {
 
 pub(crate) async fn submit(context: &Context, args: Args) -> Result<u8, Failure> {
     // Said before a prompt is typed; connected again after it, since a connection that asks nothing is closed.
-    drop(Client::connect_or_say(context, NO_SERVER).await?);
+    let no_server = format!(
+        "start one with {} (in another terminal, or as a service), or run the job at once with {}",
+        quoted(&["serve"]),
+        quoted(&["run"])
+    );
+    drop(Client::connect_or_say(context, &no_server).await?);
     let submission = read(context, args.prompt.as_deref(), &args.files, &args.each, &args.flags)?;
-    let Queued { ids, batch } = submission.send(Client::connect_or_say(context, NO_SERVER).await?).await?;
+    let Queued { ids, batch } = submission.send(Client::connect_or_say(context, &no_server).await?).await?;
     let batch_id = batch.as_ref().map(|joined| joined.id.as_str());
     print::out(&match context.output {
         Output::Text => ids.iter().map(|id| format!("{id}\n")).collect::<String>(),
@@ -72,7 +76,7 @@ pub(crate) async fn submit(context: &Context, args: Args) -> Result<u8, Failure>
         }
     });
     if let Some(joined) = &batch {
-        print::note(&format!("ukai: {}; type: ukai attach {}", said(joined, ids.len()), joined.id));
+        print::note(&format!("ukai: {}; type: {}", said(joined, ids.len()), command(&["attach", joined.id.as_str()])));
     }
     Ok(0)
 }

@@ -5,7 +5,8 @@ use std::fs;
 use super::*;
 
 fn parsed(text: &str) -> Result<Policy, String> {
-    parse(text, Path::new("/p/tool_policy.yaml"), Path::new("/p")).map_err(|fault| fault.to_string())
+    let traced = parse(text, Path::new("/p/tool_policy.yaml"), Path::new("/p"));
+    traced.map(|traced| traced.policy).map_err(|fault| fault.to_string())
 }
 
 #[test]
@@ -58,7 +59,7 @@ fn what_does_not_load_says_where() {
 #[test]
 fn a_named_file_that_is_missing_denies_everything() {
     let mut notes = Vec::new();
-    let (policy, _) = load(Some(Path::new("/nowhere/policy.yaml")), &mut notes);
+    let Traced { policy, .. } = load(Some(Path::new("/nowhere/policy.yaml")), &mut notes);
     assert!(policy.broken.as_deref().is_some_and(|why| why.contains("/nowhere/policy.yaml")), "{policy:?}");
     assert!(policy.allow.is_empty());
     assert!(notes[0].contains("every tool call is denied"), "{notes:?}");
@@ -69,9 +70,13 @@ fn a_found_file_only_narrows() {
     let folder = tempfile::tempdir().expect("a folder");
     let text = "version: 1\nrules: {allow: [Bash], deny: [\"Read(/secret/**)\"], ask: [Grep]}\n";
     fs::write(folder.path().join("tool_policy.yaml"), text).expect("written");
-    let mut policy = shipped();
+    let mut traced = traced_shipped();
     let mut notes = Vec::new();
-    narrow(&mut policy, &[folder.path(), folder.path()], None, &mut notes);
+    narrow(&mut traced, &[folder.path(), folder.path()], &mut notes);
+    let Traced { policy, origins, .. } = traced;
+    let found = folder.path().join("tool_policy.yaml").display().to_string();
+    assert_eq!(origins.deny.last(), Some(&Origin { said_by: found, line: Some(2) }));
+    assert_eq!((origins.ask.len(), origins.deny.len()), (policy.ask.len(), policy.deny.len()));
     assert_eq!(policy.allow, shipped().allow);
     assert_eq!(policy.ask.len(), 1);
     assert_eq!(policy.deny.len(), shipped().deny.len() + 1);
@@ -84,10 +89,10 @@ fn a_found_file_only_narrows() {
 fn a_found_file_that_is_broken_denies_everything() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("tool_policy.yaml"), "version: [").expect("written");
-    let mut policy = shipped();
+    let mut traced = traced_shipped();
     let mut notes = Vec::new();
-    narrow(&mut policy, &[folder.path()], None, &mut notes);
-    assert!(policy.broken.is_some());
+    narrow(&mut traced, &[folder.path()], &mut notes);
+    assert!(traced.policy.broken.is_some());
     assert_eq!(notes.len(), 1);
 }
 
@@ -97,8 +102,18 @@ fn the_policy_in_force_is_not_also_a_found_one() {
     let path = folder.path().join("tool_policy.yaml");
     fs::write(&path, "version: 1\nrules: {allow: [Read], deny: [Grep]}\n").expect("written");
     let mut notes = Vec::new();
-    let (mut policy, in_force) = load(Some(&path), &mut notes);
-    narrow(&mut policy, &[folder.path()], in_force.as_deref(), &mut notes);
-    assert_eq!(policy.deny.len(), 1);
+    let mut traced = load(Some(&path), &mut notes);
+    narrow(&mut traced, &[folder.path()], &mut notes);
+    assert_eq!(traced.policy.deny.len(), 1);
     assert!(notes.is_empty(), "{notes:?}");
+}
+
+#[test]
+fn each_rule_knows_its_line() {
+    let text = "version: 1\nrules:\n  allow: [Read,\n    Glob]\n  deny:\n    - \"Read(.env)\"\n    - {rule: Grep}\n    - rule: Glob\n      match: [x]\n";
+    let origins = parse(text, Path::new("/p/a.yaml"), Path::new("/p")).expect("it loads").origins;
+    let lines = |of: &[Origin]| of.iter().filter_map(|origin| origin.line).collect::<Vec<_>>();
+    assert_eq!((lines(&origins.allow), lines(&origins.deny)), (vec![3, 4], vec![6, 7, 8]));
+    let shown = origins.of(ukai_protocol::policy::RuleList::Deny, 1).map(Origin::to_string);
+    assert_eq!(shown.as_deref(), Some("/p/a.yaml, line 7"));
 }

@@ -24,6 +24,7 @@ use ukai_protocol::run_state::RunState;
 use ukai_protocol::session::{Hello, ToSupervisor, ToWorker};
 
 use self::pause::Pausing;
+use super::commands_env::CommandsEnv;
 use super::link::{Incoming, Link};
 use super::reaper::Family;
 use super::silence::Silence;
@@ -46,6 +47,7 @@ pub struct Pool {
     pub start: spawn::Start,
     /// For workers, which are lent a key at a time and must record none.
     pub secrets: Arc<Fingerprints>,
+    pub commands_env: Arc<CommandsEnv>,
 }
 
 pub struct Arguments {
@@ -129,6 +131,8 @@ pub enum Msg {
     Stop(Stop),
     /// The grace of a stop is over.
     Kill,
+    /// The time is over that a cancelled worker has when nothing keeps it.
+    CancelOver,
     TreeEnded(Result<(), String>),
     Exited(Exit),
     /// Nobody of its tree is left.
@@ -163,6 +167,8 @@ pub struct State {
     links: u64,
     /// Connections that are not read to their end.
     open_links: usize,
+    /// Cancelled, it waits for its commands to end: that may take as long as they are given.
+    commands_end: bool,
     /// Tells their readers that nothing more will be written.
     gone: watch::Sender<bool>,
     /// A record of this link was turned away unread: what follows it will not fit either.
@@ -198,6 +204,7 @@ impl Actor for JobActor {
             links: 0,
             open_links: 0,
             gone: watch::Sender::new(false),
+            commands_end: false,
             broken_link: None,
             unstored: 0,
             recorded: 0,
@@ -237,6 +244,8 @@ impl Actor for JobActor {
             Msg::Unpause => state.unpause(),
             Msg::Stop(why) => state.stop(why),
             Msg::Kill => state.kill(Duration::ZERO),
+            Msg::CancelOver if state.commands_end => {}
+            Msg::CancelOver => state.kill(Duration::ZERO),
             Msg::TreeEnded(result) => state.tree_ended(result),
             Msg::Exited(exit) => state.exited(exit),
             Msg::Swept { stderr_tail } => {

@@ -5,6 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
+use ukai_protocol::command::quoted;
 use ukai_protocol::id::JobId;
 
 use super::breaker::{Until, Why};
@@ -107,7 +108,8 @@ fn view(view: View, name: &str, at: Instant) -> String {
             format!("OPEN for another {} s: {}", seconds(until, at), opened(why))
         }
         View::Open { until: Until::Reset, why } => {
-            format!("OPEN until a person says `ukai providers reset {name}`: {}", opened(why))
+            let said = quoted(&["providers", "reset", name]);
+            format!("OPEN until a person says {said}: {}", opened(why))
         }
         View::HalfOpen => "HALF_OPEN: a probe is to say whether it is well".to_owned(),
         View::NotBefore(until) => format!("it asked to wait for another {} s", seconds(until, at)),

@@ -10,10 +10,9 @@ use std::io;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use ukai_protocol::disk;
 use ukai_protocol::id::{BatchId, JobId};
+use ukai_protocol::{checksum, disk};
 
-use super::checksum;
 use super::error::StoreError;
 use super::paths::StateDir;
 

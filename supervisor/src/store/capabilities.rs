@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::io;
 
 use serde::{Deserialize, Serialize};
-use ukai_protocol::disk;
+use ukai_protocol::{checksum, disk};
 
 use super::error::StoreError;
 use super::paths::StateDir;
-use super::{checksum, quarantine};
+use super::quarantine;
 
 const SCHEMA: u64 = 1;
 /// A thousand providers and more.

@@ -11,11 +11,10 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use ukai_protocol::checksum;
 use ukai_protocol::event::Event;
 use ukai_protocol::frame::FRAME_BYTES_MAX;
 use ukai_protocol::server_event::ServerEvent;
-
-use super::checksum;
 
 const VERSION: u64 = 1;
 

@@ -156,14 +156,17 @@ pub fn open(state: &StateDir, id: &JobId) -> Result<Opened, StoreError> {
     }
 }
 
-/// Whether a run is refused as its files lie now. Looks only.
-pub fn is_refused(state: &StateDir, id: &JobId) -> Result<bool, StoreError> {
+/// Why a run is refused as its files lie now. None: it is not, or there is no such job. Looks only.
+pub fn refusal(state: &StateDir, id: &JobId) -> Result<Option<String>, StoreError> {
     let run = state.run(id);
     if !run.root().is_dir() {
-        return Ok(false);
+        return Ok(None);
     }
     let spec = spec_file::load(&run.spec()).map_err(|error| StoreError::io("reading", &run.spec(), &error))?;
-    Ok(matches!(look(state, id, spec)?.verdict, Verdict::Refuse { .. }))
+    Ok(match look(state, id, spec)?.verdict {
+        Verdict::Refuse { why, .. } => Some(why),
+        Verdict::Keep { .. } | Verdict::Never => None,
+    })
 }
 
 struct Looked {
@@ -286,10 +289,16 @@ pub fn load(state: &StateDir, id: &JobId, until: Option<u64>) -> Result<Replay, 
         log_file::read(&run.log(), replay.bytes, until, |bytes| replay.feed(bytes)).map(|()| replay)
     };
     let snapshot = snapshot::load::<RunState>(&path).map_err(|error| StoreError::io("reading", &path, &error))?;
+    // Looked at after the snapshot: a log only grows.
+    let held = match until {
+        Some(until) => until,
+        None => length(&run.log())?.unwrap_or(0),
+    };
     let near = match snapshot {
-        Loaded::Sound(Snapshot { log_bytes, state }) if until.is_none_or(|until| log_bytes <= until) => {
-            fold(Replay::from(state, log_bytes)).ok()
+        Loaded::Sound(Snapshot { log_bytes, .. }) if until.is_none() && (1..log_bytes).contains(&held) => {
+            return Err(StoreError::Quarantined { job: id.clone(), why: recovery::LOST.to_owned() });
         }
+        Loaded::Sound(Snapshot { log_bytes, state }) if log_bytes <= held => fold(Replay::from(state, log_bytes)).ok(),
         _ => None,
     };
     // What goes wrong after a snapshot is told as the whole log tells it.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use ukai_protocol::command::quoted;
 use ukai_protocol::disk;
 
 use super::paths::StateDir;
@@ -21,8 +22,8 @@ const PID_BYTES_MAX: u64 = 20;
 pub enum LockError {
     #[error(
         "the state directory {} is in use by pid {holder}; \
-         let it do the work (`ukai submit`), stop it, or set XDG_STATE_HOME to another folder",
-        state.display()
+         let it do the work ({}), stop it, or name another folder with --state-dir",
+        state.display(), quoted(&["submit"])
     )]
     InUse { state: PathBuf, holder: String },
     #[error("locking {}: {error}", path.display())]

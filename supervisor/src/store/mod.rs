@@ -7,7 +7,6 @@
 pub mod artifacts;
 pub mod batch_file;
 pub mod capabilities;
-pub mod checksum;
 pub mod event_log;
 pub mod paths;
 pub mod routes;

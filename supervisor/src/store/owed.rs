@@ -29,12 +29,7 @@ pub fn alerts(
     account_of: impl Fn(&str) -> String,
     since: SystemTime,
 ) -> Vec<Alert> {
-    let of_server = recent.iter().filter_map(|record| {
-        let what = news::of_server(&record.event)?;
-        let at = server_log::time(&record.at)?;
-        Some(Alert { what, source: Some(Source::Server { seq: record.seq }), at, late: true })
-    });
-    let mut alerts: Vec<_> = of_server.collect();
+    let mut alerts = of_server(recent);
     for run in runs.iter().filter(|run| run.problem.is_none()) {
         let log = state.run(&run.id).log();
         // Nothing was recorded since, so nothing is owed.
@@ -42,7 +37,9 @@ pub fn alerts(
             continue;
         }
         let account = run.progress.provider.as_deref().map(&account_of);
-        let about = About { id: &run.id, name: &run.progress.name, account: account.as_deref() };
+        let (name, used) = (&run.progress.name, &run.progress.used);
+        let limits = run.progress.limits.or_else(|| run.spec.as_ref().map(|spec| spec.limits));
+        let about = About { id: &run.id, name, account: account.as_deref(), used, limits };
         match of_job(&log, &about, since) {
             Ok(found) => alerts.extend(found),
             Err(error) => tracing::warn!(job = %run.id, %error, "its log is not looked through for what was not told"),
@@ -50,6 +47,25 @@ pub fn alerts(
     }
     alerts.sort_by_key(|alert| alert.at);
     alerts
+}
+
+/// Without what a person has seen since, or what is over.
+fn of_server(recent: &[Record<ServerEvent>]) -> Vec<Alert> {
+    let mut left: Vec<&Record<ServerEvent>> = Vec::new();
+    for record in recent {
+        // Few records end others: nearly all are looked at once.
+        if matches!(record.event, ServerEvent::Acked { .. } | ServerEvent::Verified { .. }) {
+            left.retain(|earlier| !news::is_over_by(&earlier.event, &record.event));
+        } else {
+            left.push(record);
+        }
+    }
+    let alert = |record: &Record<ServerEvent>| {
+        let what = news::of_server(&record.event)?;
+        let at = server_log::time(&record.at)?;
+        Some(Alert { what, source: Some(Source::Server { seq: record.seq }), at, late: true })
+    };
+    left.into_iter().filter_map(alert).collect()
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {
@@ -99,6 +115,7 @@ mod tests {
     use ukai_protocol::id::JobId;
     use ukai_protocol::job::{Cause, CauseKind, Limit, Limits, Outcome};
     use ukai_protocol::run_state::Progress;
+    use ukai_protocol::server_event::ALERTS;
 
     use super::*;
     use crate::store::testing::{Temp, submitted};
@@ -135,6 +152,32 @@ mod tests {
             if let What::JobAborted { account, .. } = alert.what {
                 assert_eq!(account.as_deref(), Some("account of lab"));
             }
+        }
+    }
+
+    #[test]
+    fn of_the_servers_log_what_was_acked_or_verifies_again_is_not_owed() {
+        let quarantined = |subject: &str| ServerEvent::Quarantined { subject: subject.to_owned(), why: String::new() };
+        let acked = |subject: &str| ServerEvent::Acked { subject: subject.to_owned() };
+        let verified = |subject: &str| ServerEvent::Verified { subject: subject.to_owned() };
+        let lost = || ServerEvent::AlertsLost { sink: "discord".to_owned(), count: 2 };
+        let paused = ServerEvent::StartsPaused { pause_ms: 1 };
+        for (quirk, events, expected) in [
+            ("nobody has seen it", vec![lost(), quarantined("routes.json")], &[1, 2][..]),
+            ("acked", vec![lost(), acked(ALERTS)], &[]),
+            ("lost again", vec![lost(), lost(), acked(ALERTS), lost()], &[4]),
+            ("another was acked", vec![lost(), quarantined("a"), quarantined("b"), acked("a")], &[1, 3]),
+            ("acks of files", vec![quarantined("a"), acked("a"), lost()], &[3]),
+            ("verifies again", vec![quarantined("a"), verified("a")], &[]),
+            ("spoiled again", vec![quarantined("a"), verified("a"), quarantined("a")], &[3]),
+            ("what has no ack", vec![paused, acked(ALERTS), acked("a")], &[1]),
+            ("files of that name are no alerts", vec![lost(), verified("a")], &[1]),
+        ] {
+            let records = events.into_iter().zip(1..);
+            let records: Vec<_> = records.map(|(event, seq)| Record { seq, at: at(seq as u32), event }).collect();
+            let found: Vec<_> = of_server(&records).into_iter().map(|alert| alert.source).collect();
+            let expected: Vec<_> = expected.iter().map(|seq| Some(Source::Server { seq: *seq })).collect();
+            assert_eq!(found, expected, "{quirk}");
         }
     }
 

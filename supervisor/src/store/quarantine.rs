@@ -18,6 +18,7 @@ use super::loader::Opened;
 use super::log_file::{self, ReadError};
 use super::paths::StateDir;
 use super::recovery::{self, Part, Replay};
+use super::snapshot::{self, Loaded, Outline};
 
 /// Files of one name that quarantine keeps of a run; one more would mean that something damages it again and again.
 const KEPT_MAX: u32 = 99;
@@ -32,11 +33,9 @@ pub fn refuse(
     replay: Replay,
 ) -> Result<Opened, StoreError> {
     let folder = state.quarantine_of(id);
-    // Of a log that was put aside earlier, what can be believed is still told.
-    let mut progress = replay.state.progress;
-    if progress.seq == 0 {
-        progress = believable(&folder.join("events.jsonl"))?;
-    }
+    // Where nothing of its log verifies, what was put aside earlier still tells how it stood.
+    let told = replay.state.progress;
+    let progress = if told.seq == 0 { progress(state, id) } else { told };
     disk::create_dir(&folder).map_err(|error| StoreError::io("creating", &folder, &error))?;
     for part in aside {
         let kept = put_aside(state, id, *part)?;
@@ -59,12 +58,31 @@ fn believable(log: &Path) -> Result<Progress, StoreError> {
     Ok(replay.state.progress)
 }
 
-/// What can be believed of a run that does not verify, whether its log lies in its place still or was put aside.
+/// What can be believed of a run that does not verify, whether its files lie in their place still or were put aside. Where
+/// no log tells anything, how its snapshot left it: to be shown, not to go on from.
 #[must_use]
 pub fn progress(state: &StateDir, id: &JobId) -> Progress {
-    let logs = [state.run(id).log(), state.quarantine_of(id).join("events.jsonl")];
-    let found = logs.iter().filter_map(|log| believable(log).ok()).find(|progress| progress.seq > 0);
-    found.unwrap_or_default()
+    let (run, folder) = (state.run(id), state.quarantine_of(id));
+    let logs = [run.log(), folder.join("events.jsonl")];
+    let of_log = logs.iter().filter_map(|log| believable(log).ok()).find(|progress| progress.seq > 0);
+    let snapshots = [run.snapshot(), folder.join("run_state.json")];
+    let of_snapshot = || snapshots.iter().find_map(|path| of_snapshot(path));
+    of_log.or_else(of_snapshot).unwrap_or_default()
+}
+
+fn of_snapshot(path: &Path) -> Option<Progress> {
+    match snapshot::load::<Outline>(path) {
+        Ok(Loaded::Sound(snapshot)) => Some(snapshot.state.progress),
+        Ok(Loaded::Missing) => None,
+        Ok(Loaded::Bad(why)) => {
+            tracing::debug!("{}: {why}", path.display());
+            None
+        }
+        Err(error) => {
+            tracing::debug!("reading {}: {error}", path.display());
+            None
+        }
+    }
 }
 
 /// Moves a file to quarantine beside what was put there earlier, and says where it is.

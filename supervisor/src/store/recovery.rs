@@ -8,6 +8,7 @@
 
 use std::fmt;
 
+use ukai_protocol::command::command;
 use ukai_protocol::event::Event;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind, JobSpec, Outcome};
@@ -105,6 +106,9 @@ impl From<TooLong> for Refused {
     }
 }
 
+/// Why a log is refused that ends before its snapshot.
+pub const LOST: &str = "events.jsonl has lost records: the snapshot tells of later ones";
+
 /// What stands in a run's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
@@ -184,8 +188,7 @@ pub fn judge(found: Found) -> Verdict {
     }
     let bad_snapshot = match found.snapshot {
         SnapshotFound::Sound(Agreement::NotReached) => {
-            let why = "events.jsonl has lost records: the snapshot tells of later ones";
-            return refuse(why.to_owned(), &[Part::Log, Part::Snapshot]);
+            return refuse(LOST.to_owned(), &[Part::Log, Part::Snapshot]);
         }
         SnapshotFound::Sound(Agreement::Differs) => Some("it is not what the event log says".to_owned()),
         SnapshotFound::Bad(why) => Some(why),
@@ -214,7 +217,8 @@ pub fn refused(mut progress: Progress, spec: Option<&JobSpec>, cause: Cause) -> 
 pub fn quarantined(id: &JobId, why: &str, kept: &str) -> Cause {
     let detail = format!(
         "opening its files: {why}. They are kept in {kept}; nothing of the job runs before a person has looked at them \
-         and typed: ukai quarantine clear {id}"
+         and typed: {}",
+        command(&["quarantine", "clear", id.as_str()])
     );
     Cause::new(CauseKind::Quarantined, detail)
 }

@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use ukai_protocol::disk;
 use ukai_protocol::lease::AnswerClass;
+use ukai_protocol::{checksum, disk};
 
 use super::error::StoreError;
 use super::paths::StateDir;
-use super::{checksum, quarantine};
+use super::quarantine;
 use crate::route::account::{LastFailure, Memory, NotBefore};
 use crate::route::breaker::{self, Until, Why};
 

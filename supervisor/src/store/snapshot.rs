@@ -7,10 +7,8 @@ use std::io;
 use std::path::Path;
 
 use serde::Deserialize;
-use ukai_protocol::disk;
 use ukai_protocol::run_state::{Progress, RunState};
-
-use super::checksum;
+use ukai_protocol::{checksum, disk};
 
 const SCHEMA: u64 = 1;
 

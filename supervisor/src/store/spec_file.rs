@@ -7,11 +7,9 @@ use std::io;
 use std::path::Path;
 
 use serde::Deserialize;
-use ukai_protocol::disk;
 use ukai_protocol::frame::FRAME_BYTES_MAX;
 use ukai_protocol::job::JobSpec;
-
-use super::checksum;
+use ukai_protocol::{checksum, disk};
 
 const SCHEMA: u64 = 1;
 
@@ -78,6 +76,12 @@ mod tests {
     fn a_job_of_the_first_build_loads_for_ever() {
         let first = include_bytes!("../../testdata/job.first.json");
         assert_eq!(decode(first), Ok(JobSpec { env: Vec::new(), ..spec() }));
+    }
+
+    #[test]
+    fn a_job_of_before_there_were_commands_loads_for_ever() {
+        let second = include_bytes!("../../testdata/job.second.json");
+        assert_eq!(decode(second), Ok(spec()));
     }
 
     #[test]

@@ -111,6 +111,7 @@ pub fn tool_finished(call: &str, output: &str) -> Event {
         output: output.to_owned(),
         run_time_ms: 130,
         wall_ms: 140,
+        files_changed: Vec::new(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The figures, in the order of the table.
 
+mod bash;
 mod crowd;
 mod growth;
 mod lease;
@@ -24,8 +25,13 @@ pub struct Group {
     pub measure: fn(&Bench) -> Vec<Line>,
 }
 
-pub const GROUPS: [Group; 9] = [
+pub const GROUPS: [Group; 10] = [
     Group { name: "step", about: "a job alone: time and processor time", measure: step::measure },
+    Group {
+        name: "bash",
+        about: "a job of commands: alone, 32 at once, and beside a large memory",
+        measure: bash::measure,
+    },
     Group { name: "stream", about: "a job of one long reply", measure: stream::measure },
     Group { name: "start", about: "from a job's id to its first request", measure: start::measure },
     Group { name: "memory", about: "a worker's memory at 1, 8, 32 and 128", measure: memory::measure },

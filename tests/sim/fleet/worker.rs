@@ -15,6 +15,7 @@ use ukai_supervisor::route::fit::Wants;
 use ukai_worker::context;
 use ukai_worker::provider::Answered;
 use ukai_worker::query::machine::{Effect, Machine, Parts, Ruling};
+use ukai_worker::tool::ToolOutput;
 
 use super::Fleet;
 use super::agenda::{Coming, News, Wish, Word};
@@ -235,7 +236,9 @@ impl Fleet {
                 machine.handle_answer(call, answer, now);
             }
             News::Attempted(grant, reply) => return self.attempted(job, &grant, *reply),
-            News::Tool(call) => machine.handle_tool(&call, ToolStatus::Ok, "seen".to_owned(), now),
+            News::Tool(call) => {
+                machine.handle_tool(&call, ToolOutput::new(ToolStatus::Ok, "seen".to_owned()), now);
+            }
             News::Wake => {
                 worker.wake_at = None;
                 machine.handle_timeout(now);

@@ -122,7 +122,7 @@ impl Permission {
         let git = simple.program().is_some_and(|name| name == "git");
         let inside = command.files.iter().filter(|file| file.kind == Kind::Any).all(|file| {
             let far = file.shown.starts_with(['/', '~']) || file.shown.split('/').any(|part| part == "..");
-            !far || file.paths.iter().all(|path| self.places.hold(&path.real, path.is_dir))
+            !far || file.paths.iter().all(|path| self.places.hold_for_command(false, &path.real, path.is_dir))
         });
         inside && (!git || simple.dirs.iter().all(|dir| disk::git_is_its_own(dir, self.places.workdir())))
     }
@@ -217,14 +217,14 @@ impl Permission {
                 }
                 for path in file.paths.iter().filter(|path| !is_device(&path.real)) {
                     let (inside, what) = match file.kind {
-                        Kind::Write => (self.places.hold_write(&path.real, path.is_dir), "write"),
-                        _ => (self.places.hold(&path.real, path.is_dir), "read"),
+                        Kind::Write => (self.places.hold_for_command(true, &path.real, path.is_dir), "write"),
+                        _ => (self.places.hold_for_command(false, &path.real, path.is_dir), "read"),
                     };
                     if !inside {
                         return Some(format!(
                             "{} leads outside of what this job may {what}. It may {what} below {}.",
                             file.shown,
-                            self.places.shown().join(", ")
+                            self.places.shown(if what == "write" { "Edit" } else { "Read" }).join(", ")
                         ));
                     }
                 }

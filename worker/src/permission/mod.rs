@@ -9,6 +9,7 @@
 
 mod bash;
 mod classifier;
+mod closed;
 pub mod command;
 mod disk;
 mod operand;
@@ -62,6 +63,7 @@ impl Permission {
     #[must_use]
     pub fn new(policy: &Policy, workdir: &Path, home: &Path, outputs: &Path) -> Self {
         let mut places = Places::new(workdir, home, outputs);
+        places.open_to_commands(&policy.sandbox);
         let mut rules = match &policy.broken {
             Some(place) => Err(place.clone()),
             None => Lists::parse(policy),
@@ -143,6 +145,12 @@ impl Permission {
         self.verdict(lists, &subject).verdict == policy::Verdict::Allow
     }
 
+    /// Whether `tool` may write this file, of which both the name and the place are known.
+    #[must_use]
+    pub fn write_allowed(&self, tool: &str, lexical: &Path, real: &Path) -> bool {
+        self.read_allowed(tool, lexical, real)
+    }
+
     /// Whether a deny rule speaks against showing this file, wherever it lies; a policy that did not load forbids all.
     #[must_use]
     pub fn forbids(&self, tool: &str, lexical: &Path, real: &Path) -> bool {
@@ -197,12 +205,12 @@ impl Permission {
         }
         if let Some(path) = subject.path
             && registry::is_built(tool)
-            && !self.within_roots(tool, path)
+            && !self.places.hold(tool, &path.real, path.is_dir)
         {
             let what = if is_write(tool) { "write" } else { "read" };
             let why = format!(
                 "{shown} leads outside of what this job may {what}. It may {what} below {}.",
-                self.places.shown().join(", ")
+                self.places.shown(tool).join(", ")
             );
             return Judgement::deny(Source::Default, why);
         }
@@ -226,14 +234,6 @@ impl Permission {
                 Judgement::allow(Source::Default)
             }
             None => Judgement::deny(Source::NoOneToAsk, format!("no rule allows {shown} for `{tool}`, {NO_ONE}")),
-        }
-    }
-
-    fn within_roots(&self, tool: &str, path: &Resolved) -> bool {
-        if is_write(tool) {
-            self.places.hold_write(&path.real, path.is_dir)
-        } else {
-            self.places.hold(&path.real, path.is_dir)
         }
     }
 

@@ -1,14 +1,15 @@
-//! The folders that paths and rules are relative to, and the roots that a job may read below.
+//! The folders that paths and rules are relative to, and the roots that a job may read or write below.
 //!
 //! Each is known by the name it was given and by where it really is, since a rule has to hold for both. Outside of
 //! workdir and outputs only the very paths that a `//` or `~/` allow rule names are inside: such a rule opens what it
-//! matches, not the folder around it.
+//! matches, not the folder around it. What may be written may be read, or it could not be changed with open eyes; what was
+//! put aside for reading (`outputs/`) is never written.
 
 #![allow(clippy::disallowed_methods, reason = "bound to real folders once, at the start")]
 
 use std::path::{Path, PathBuf};
 
-use ukai_protocol::policy::RuleList;
+use ukai_protocol::policy::{RuleList, Sandbox};
 
 use super::path::{normalize, real_path};
 use super::rule::{Anchor, PathRule};
@@ -18,8 +19,8 @@ pub struct Places {
     home: Place,
     outputs: Place,
     named: Vec<Named>,
-    /// The same, of rules that let files be written.
-    written: Vec<Named>,
+    /// What the policy opens to commands besides.
+    opened: Sandbox,
 }
 
 /// A folder as named and as it is.
@@ -47,6 +48,11 @@ impl Place {
     }
 }
 
+/// Whether a tool changes the files that it is called for.
+fn is_writer(tool: &str) -> bool {
+    matches!(tool, "Edit" | "Write")
+}
+
 impl Places {
     pub(super) fn new(workdir: &Path, home: &Path, outputs: &Path) -> Self {
         Places {
@@ -54,7 +60,7 @@ impl Places {
             home: Place::new(home),
             outputs: Place::new(outputs),
             named: Vec::new(),
-            written: Vec::new(),
+            opened: Sandbox::default(),
         }
     }
 
@@ -65,12 +71,9 @@ impl Places {
             Anchor::Home => &self.home.lexical,
             Anchor::Base | Anchor::Workdir => return,
         };
-        if rule.governs("Read") || rule.governs("Glob") || rule.governs("Grep") {
+        if ["Read", "Glob", "Grep", "Edit", "Write"].iter().any(|tool| rule.governs(tool)) {
             let prefix = Place::new(&anchor.join(rule.literal_prefix()));
             self.named.push(Named { rule: rule.clone(), prefix });
-        } else if rule.governs("Edit") || rule.governs("Write") {
-            let prefix = Place::new(&anchor.join(rule.literal_prefix()));
-            self.written.push(Named { rule: rule.clone(), prefix });
         }
     }
 
@@ -94,6 +97,12 @@ impl Places {
         &self.workdir.lexical
     }
 
+    /// Without links.
+    #[must_use]
+    pub fn real_workdir(&self) -> &Path {
+        &self.workdir.real
+    }
+
     #[must_use]
     pub fn home(&self) -> &Path {
         &self.home.lexical
@@ -105,11 +114,12 @@ impl Places {
         [&self.workdir, &self.outputs].into_iter().chain(named).map(|place| place.real.as_path())
     }
 
-    /// The roots as a model should name them.
+    /// The roots of this tool as a model should name them.
     #[must_use]
-    pub fn shown(&self) -> Vec<String> {
-        let named = self.named.iter().map(|named| &named.prefix);
-        let places = [&self.workdir, &self.outputs].into_iter().chain(named);
+    pub fn shown(&self, tool: &str) -> Vec<String> {
+        let writes = is_writer(tool);
+        let named = self.named.iter().filter(|named| !writes || named.rule.governs(tool)).map(|named| &named.prefix);
+        let places = [&self.workdir].into_iter().chain((!writes).then_some(&self.outputs)).chain(named);
         places.map(|place| place.lexical.display().to_string()).collect()
     }
 
@@ -119,20 +129,39 @@ impl Places {
         real.strip_prefix(&self.workdir.real).unwrap_or(real)
     }
 
-    /// Whether this place, links followed, is inside the roots.
+    /// Whether this place, links followed, is inside the roots of this tool.
     #[must_use]
-    pub fn hold(&self, real: &Path, is_dir: bool) -> bool {
+    pub fn hold(&self, tool: &str, real: &Path, is_dir: bool) -> bool {
+        let writes = is_writer(tool);
+        // Such a rule has an anchor of its own; the base that is passed plays no part.
+        let names = |named: &Named| self.matches(&named.rule, &named.prefix, real, is_dir, RuleList::Allow);
+        if self.is_output(real) {
+            return !writes;
+        }
         real.starts_with(&self.workdir.real)
-            || real.starts_with(&self.outputs.real)
-            // Such a rule has an anchor of its own; the base that is passed plays no part.
-            || self.named.iter().any(|named| self.matches(&named.rule, &named.prefix, real, is_dir, RuleList::Allow))
+            || self.named.iter().any(|named| (!writes || named.rule.governs(tool)) && names(named))
     }
 
-    /// Whether a file may be written at this place, links followed: in the workdir, or where a rule names it.
+    /// Whether this tool may create a folder at this place, links followed: in the workdir, and where a rule's own words
+    /// lead, but none that leads there.
     #[must_use]
-    pub fn hold_write(&self, real: &Path, is_dir: bool) -> bool {
-        real.starts_with(&self.workdir.real) && !real.starts_with(&self.outputs.real)
-            || self.written.iter().any(|named| self.matches(&named.rule, &named.prefix, real, is_dir, RuleList::Allow))
+    pub fn may_create(&self, tool: &str, folder: &Path) -> bool {
+        let below = |named: &Named| named.rule.governs(tool) && folder.starts_with(&named.prefix.real);
+        !self.is_output(folder) && (folder.starts_with(&self.workdir.real) || self.named.iter().any(below))
+    }
+
+    /// The same for a file that a command names: what the policy opens to commands besides is theirs, too.
+    #[must_use]
+    pub fn hold_for_command(&self, writes: bool, real: &Path, is_dir: bool) -> bool {
+        let Sandbox { read, write, .. } = &self.opened;
+        let opened = write.iter().chain(read.iter().filter(|_| !writes)).any(|folder| real.starts_with(folder));
+        opened || self.hold(if writes { "Edit" } else { "Read" }, real, is_dir)
+    }
+
+    /// Takes in what commands may read and write besides the roots.
+    pub(super) fn open_to_commands(&mut self, sandbox: &Sandbox) {
+        let real = |paths: &[PathBuf]| paths.iter().map(|path| Place::new(path).real).collect();
+        self.opened = Sandbox { read: real(&sandbox.read), write: real(&sandbox.write), ..Sandbox::default() };
     }
 
     /// Whether what a deny or ask rule names lies below this folder, or is it: who removes `~` removes `~/.ssh`.

@@ -245,7 +245,7 @@ fn what_has_no_rule_has_no_one_to_ask() {
         ("Edit", &[("file_path", ".git/config")], "deny Edit(.git/**)"),
         ("Write", &[("file_path", "src/.env")], "deny Edit(.env*)"),
         ("Write", &[("file_path", "to_env")], "deny Edit(.env*)"),
-        ("Write", &[("file_path", "/etc/passwd")], "no_one"),
+        ("Write", &[("file_path", "/etc/passwd")], "default"),
         ("Bash", &[("command", "make")], "no_one"),
         ("Bash", &[("command", "sudo ls")], "deny Bash(sudo:*)"),
         ("Bash", &[], "no_one"),
@@ -259,10 +259,79 @@ fn what_has_no_rule_has_no_one_to_ask() {
 }
 
 #[test]
+fn what_may_be_written_and_where() {
+    let world = World::new();
+    let policy = world.rules(
+        &["Read", "Edit(src/**)", "Edit(to_*)", "Edit(~/notes/*.md)", "Write(~/plain)", "Read(~/.profile)"],
+        &["Edit(src/asked)"],
+        &["Edit(.env*)", "Edit(.git/**)"],
+    );
+    let permission = world.permission(&policy, "work");
+    let spill = world.top.join("out/spill.txt");
+    let spill = spill.to_str().expect("text");
+    for (tool, path, expected) in [
+        ("Edit", "src/lib.rs", "allow Edit(src/**)"),
+        ("Write", "src/new/file", "allow Edit(src/**)"),
+        ("Write", "src/.env.d/x", "deny Edit(.env*)"),
+        ("Edit", "to_env", "deny Edit(.env*)"),
+        ("Write", "src/../.git/config", "deny Edit(.git/**)"),
+        ("Write", "src/asked", "no_one"),
+        ("Write", "a.txt", "no_one"),
+        // The link matches, what it leads to does not.
+        ("Write", "to_a", "no_one"),
+        ("Write", "to_secret", "default"),
+        ("Write", "to_other/new", "default"),
+        ("Edit", "../other/secret", "default"),
+        ("Write", "/etc/passwd", "default"),
+        // Put aside for reading.
+        ("Read", spill, "allow Read"),
+        ("Write", spill, "default"),
+        ("Edit", spill, "default"),
+        // A rule for one opens nothing for the other, and one for reading nothing for either.
+        ("Edit", "~/notes/n.md", "allow Edit(~/notes/*.md)"),
+        ("Write", "~/notes/new.md", "allow Edit(~/notes/*.md)"),
+        ("Write", "~/notes/deep/x.md", "default"),
+        ("Write", "~/plain", "allow Write(~/plain)"),
+        ("Edit", "~/plain", "default"),
+        ("Write", "~/.profile", "default"),
+        // What may be written may be read, or it could not be changed with open eyes.
+        ("Read", "~/notes/n.md", "allow Read"),
+        ("Read", "~/plain", "allow Read"),
+        ("Read", "~/notes/deep/.env", "default"),
+    ] {
+        check(&permission, tool, path, expected);
+    }
+    // A workdir around the outputs does not open them.
+    let around = world.permission(&world.rules(&["Edit(**)"], &[], &[]), "");
+    check(&around, "Write", "out/spill.txt", "default");
+    check(&around, "Write", "other/secret", "allow Edit(**)");
+}
+
+#[test]
+fn folders_are_created_where_a_rule_leads_and_none_that_leads_there() {
+    let world = World::new();
+    let rules = ["Edit(src/**)", "Edit(~/new/notes/**)", "Write(~/one/file)", "Read(~/library/**)"];
+    let permission = world.permission(&world.rules(&rules, &[], &[]), "work");
+    for (tool, folder, may) in [
+        ("Write", "work/src/a/b", true),
+        ("Write", "work/elsewhere", true),
+        ("Write", "home/new", false),
+        ("Write", "home/new/notes", true),
+        ("Edit", "home/new/notes/deep", true),
+        ("Write", "home/one", false),
+        ("Write", "home/library/x", false),
+        ("Write", "out/x", false),
+        ("Write", "other", false),
+    ] {
+        assert_eq!(permission.places().may_create(tool, &world.top.join(folder)), may, "{tool} {folder}");
+    }
+}
+
+#[test]
 fn the_first_list_that_matches_decides() {
     let world = World::new();
     let policy = world.rules(
-        &["Read(src/**)", "Read(~/notes/*.md)", "Grep(/r.txt)", "Bash", "Bash(ls:*)", "mcp__s__*"],
+        &["Read(src/**)", "Read(~/notes/*.md)", "Grep(/r.txt)", "Agent", "Bash(ls:*)", "mcp__s__*"],
         &["Read(src/lib.rs)", "mcp__s__write"],
         &["Read(src/.env.d/**)", "mcp__evil"],
     );
@@ -287,7 +356,7 @@ fn the_first_list_that_matches_decides() {
         check(&permission, tool, path, expected);
     }
     for (tool, expected) in [
-        ("Bash", "default"),
+        ("Agent", "default"),
         ("mcp__s__read", "allow mcp__s__*"),
         ("mcp__s__write", "no_one"),
         ("mcp__s2__read", "no_one"),

@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 use ukai_protocol::lease::{AnswerClass, Grant, Report, Wait};
 use ukai_protocol::message::{Args, Call, Message, Usage};
 use ukai_protocol::probe::Shape;
-use ukai_protocol::secret::fingerprint::Mask;
 
 use super::named::Named;
 use super::observe::Evidence;
@@ -124,6 +123,7 @@ async fn exchange(
     let request = Request { model: &grant.model, system: None, messages, tools, max_output };
     // A client of its own: on a connection that was kept from the first request, the second could meet its end.
     let http = Http::new().map_err(|error| Failure::internal(&error.to_string()));
+    let mask = evidence.mask();
     let result = match http {
         Ok(http) => {
             let on_progress = |progress: Progress<'_>| {
@@ -135,16 +135,7 @@ async fn exchange(
                 }
             };
             let cancel = CancellationToken::new();
-            provider::attempt(
-                &http,
-                grant,
-                request,
-                &provider::used_ids(messages),
-                &Mask::default(),
-                on_progress,
-                cancel,
-            )
-            .await
+            provider::attempt(&http, grant, request, &provider::used_ids(messages), &mask, on_progress, cancel).await
         }
         Err(failure) => Err(failure),
     };

@@ -6,10 +6,13 @@
 
 #![deny(clippy::disallowed_methods)]
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use ukai_protocol::message::Args;
 use ukai_protocol::probe::{Observation, Seen};
 use ukai_protocol::secret::Secret;
+use ukai_protocol::secret::fingerprint::Mask;
 
 use crate::provider::classify::Failure;
 use crate::provider::wire::Definition;
@@ -26,6 +29,7 @@ const SEEN_MAX: usize = 24;
 
 pub(super) struct Evidence {
     key: Option<Secret>,
+    mask: Arc<Mask>,
     observations: Vec<Observation>,
     /// To be sent with the next request.
     results: Vec<(String, String)>,
@@ -52,9 +56,15 @@ struct Cut {
 }
 
 impl Evidence {
-    pub fn new(key: Option<&Secret>) -> Self {
+    pub fn new(key: Option<&Secret>, mask: Mask) -> Self {
         let key = key.filter(|key| !key.expose().trim().is_empty()).cloned();
-        Evidence { key, observations: Vec::new(), results: Vec::new(), exchange: Exchange::default() }
+        let mask = Arc::new(mask);
+        Evidence { key, mask, observations: Vec::new(), results: Vec::new(), exchange: Exchange::default() }
+    }
+
+    /// What nothing that is seen may hold, besides the key.
+    pub fn mask(&self) -> Arc<Mask> {
+        self.mask.clone()
     }
 
     /// Another request is made.
@@ -213,6 +223,7 @@ impl Evidence {
                 text = text.replace(&written, "[key]");
             }
         }
+        self.mask.mask(&mut text);
         // Where the end was cut, the beginning of a key may stand there.
         let bytes = if cut.more { bytes_max.min(text.len().saturating_sub(self.key_bytes())) } else { bytes_max };
         if text.len() > bytes {

@@ -4,6 +4,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ukai_protocol::probe::Seen;
 use ukai_protocol::secret::Secret;
+use ukai_protocol::secret::fingerprint::Mask;
 
 use super::observe::Evidence;
 use crate::provider::Raw;
@@ -12,7 +13,7 @@ use crate::provider::wire::Definition;
 const KEY: &str = "sk-very/secret";
 
 fn evidence() -> Evidence {
-    Evidence::new(Some(&Secret::new(KEY.to_owned())))
+    Evidence::new(Some(&Secret::new(KEY.to_owned())), Mask::default())
 }
 
 fn seen(evidence: Evidence) -> Vec<Seen> {

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use tokio::time::{Instant, timeout, timeout_at};
+use ukai_protocol::secret::fingerprint::Mask;
 
 use super::classify::{Clock, Failure};
 use super::wire::draft::REPLY_BYTES_MAX;
@@ -52,8 +53,9 @@ pub(super) async fn refusal(answer: &mut Answer) -> String {
 ///
 /// The idle clock starts with the first byte of the body: until then, a server that reads a long prompt has nothing to
 /// send, and the clock for the first content is the one that knows how long that may take.
-pub(super) struct Body {
+pub(super) struct Body<'a> {
     answer: Answer,
+    secrets: &'a Mask,
     idle: Duration,
     first_content: Duration,
     /// Until the first content came.
@@ -81,7 +83,7 @@ impl From<Silence> for Failure {
     }
 }
 
-impl Body {
+impl<'a> Body<'a> {
     /// `content_deadline`: when the first content is due, `first_content` after the request began. `clock`: the provider's.
     pub(super) fn new(
         answer: Answer,
@@ -89,9 +91,11 @@ impl Body {
         content_deadline: Instant,
         first_content: Duration,
         idle: Duration,
+        secrets: &'a Mask,
     ) -> Self {
         Body {
             answer,
+            secrets,
             idle,
             first_content,
             content_deadline: Some(content_deadline),
@@ -144,7 +148,19 @@ impl Body {
     /// A stream may be minutes old when its error comes.
     pub(super) fn trouble(&self, trouble: &Trouble) -> Failure {
         let (clock, since) = self.begun;
-        Failure::trouble(trouble, clock + since.elapsed())
+        let now = clock + since.elapsed();
+        // Before its words are cut: most of a secret is as good as all of it.
+        match trouble {
+            Trouble::Told(value) => {
+                let mut value = value.clone();
+                self.secrets.mask_value(&mut value);
+                Failure::trouble(&Trouble::Told(value), now)
+            }
+            Trouble::Unreadable(text) => {
+                Failure::trouble(&Trouble::Unreadable(self.secrets.masked(text).into_owned()), now)
+            }
+            _ => Failure::trouble(trouble, now),
+        }
     }
 
     async fn chunk(&mut self) -> Result<Option<Bytes>, Silence> {
@@ -184,7 +200,7 @@ fn shape(first: u8, content_type: &str) -> Shape {
 }
 
 async fn whole<F>(
-    body: &mut Body,
+    body: &mut Body<'_>,
     first: Bytes,
     mut assembler: Assembler,
     on_progress: &mut F,
@@ -211,7 +227,7 @@ where
 }
 
 async fn stream<F>(
-    body: &mut Body,
+    body: &mut Body<'_>,
     first: Bytes,
     mut assembler: Assembler,
     on_progress: &mut F,
@@ -272,7 +288,7 @@ fn show<F: FnMut(Progress<'_>)>(delta: &Delta, on_progress: &mut F) {
 }
 
 /// Reads to the end of the body, so that the connection serves the next step; one that goes on is dropped instead.
-async fn drain(body: &mut Body) {
+async fn drain(body: &mut Body<'_>) {
     let end = async { while let Ok(Some(_)) = body.answer.chunk().await {} };
     // Nothing is owed any more: in time or not, the reply is complete.
     let _ = timeout(DRAIN_DEADLINE, end).await;

@@ -136,7 +136,7 @@ where
     F: FnMut(Progress<'_>) + Send,
 {
     let key = grant.key.as_ref().map(|key| key.expose());
-    let asked = ask(http, grant, &request, used, on_progress);
+    let asked = ask(http, grant, &request, used, secrets, on_progress);
     match cancel.run_until_cancelled(asked).await {
         Some(Ok(mut answered)) => {
             masked::mask_reply(&mut answered.reply, secrets);
@@ -152,6 +152,7 @@ async fn ask<F>(
     grant: &Grant,
     request: &Request<'_>,
     used: &HashSet<&str>,
+    secrets: &Mask,
     mut on_progress: F,
 ) -> Result<Answered, Failure>
 where
@@ -185,9 +186,10 @@ where
     if answer.status != 200 {
         let body = body::refusal(&mut answer).await;
         on_progress(Progress::Raw(Raw::Body(&body)));
-        return Err(told(classify::refused(answer.status, &answer_headers, &body, clock)));
+        return Err(told(classify::refused(answer.status, &answer_headers, &secrets.masked(&body), clock)));
     }
-    let mut body = Body::new(answer, clock, deadline, first_content, Duration::from_millis(grant.timeouts.idle_ms));
+    let idle = Duration::from_millis(grant.timeouts.idle_ms);
+    let mut body = Body::new(answer, clock, deadline, first_content, idle, secrets);
     let assembler = match body.read(Assembler::new(grant.wire), &mut on_progress).await {
         Ok(assembler) => assembler,
         Err(failure) => return Err(Failure { spent: spent(sent, body.came()), ..told(failure) }),

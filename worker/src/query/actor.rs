@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime};
 use futures_util::FutureExt as _;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio_util::sync::CancellationToken;
-use ukai_protocol::event::{Event, ToolStatus};
+use ukai_protocol::event::Event;
 use ukai_protocol::json::Json;
 use ukai_protocol::lease::Grant;
 use ukai_protocol::message::{Args, Call};
@@ -25,16 +25,32 @@ use crate::provider::{self, Answered, Progress, Raw};
 use crate::session::Outbox;
 use crate::threads::THREADS;
 use crate::tool::actor::{Job, ToolActor};
-use crate::tool::{self, registry};
+use crate::tool::shells::Shells;
+use crate::tool::{self, ToolOutput, registry};
 
 pub struct QueryLoop;
 
 /// What happens to a loop.
 pub enum Message {
     Told(ToWorker),
-    Ruled { call: String, ruling: Ruling },
-    Attempted { lease: u64, result: Box<Result<Answered, Failure>> },
-    ToolDone { call: String, status: ToolStatus, output: String },
+    Ruled {
+        call: String,
+        ruling: Ruling,
+    },
+    Attempted {
+        lease: u64,
+        result: Box<Result<Answered, Failure>>,
+    },
+    ToolDone {
+        call: String,
+        done: ToolOutput,
+    },
+    /// Nothing that a command left lives any more, so these may be told.
+    CommandsEnded {
+        n: u64,
+        events: Vec<Event>,
+    },
+    Leave,
     Wake,
 }
 
@@ -118,9 +134,17 @@ impl Actor for QueryLoop {
             }
             Message::Ruled { call, ruling } => state.machine.handle_ruling(&call, ruling, now),
             Message::Attempted { lease, result } => state.machine.handle_attempted(lease, *result, now),
-            Message::ToolDone { call, status, output } => {
+            Message::ToolDone { call, done } => {
                 state.outbox.progressed();
-                state.machine.handle_tool(&call, status, output, now);
+                state.machine.handle_tool(&call, done, now);
+            }
+            Message::CommandsEnded { n, events } => {
+                state.outbox.send(ToSupervisor::Record { attempt: state.attempt, n, events })?;
+            }
+            Message::Leave => {
+                state.outbox.close()?;
+                myself.stop(None);
+                return Ok(());
             }
             Message::Wake => {
                 state.wake_at = None;
@@ -157,6 +181,7 @@ impl State {
     async fn perform(&mut self, effect: Effect, myself: &ActorRef<Message>) -> Result<(), ActorProcessingErr> {
         match effect {
             Effect::Judge(call) => self.judge(call, myself),
+            Effect::Record { n, events } if self.must_end_commands(&events) => self.end_commands(n, events, myself),
             Effect::Record { n, events } => {
                 self.outbox.send(ToSupervisor::Record { attempt: self.attempt, n, events })?;
             }
@@ -172,8 +197,14 @@ impl State {
             Effect::StopTools => self.cancel.batch.cancel(),
             Effect::Exit => {
                 self.cancel.job.cancel();
-                self.outbox.close()?;
-                myself.stop(None);
+                if self.deps.shells.has_started() {
+                    // Cancelled or paused: those that listen are told that commands may take their time to end.
+                    self.outbox.send(ToSupervisor::Ending)?;
+                    self.leave_after_commands(myself);
+                } else {
+                    self.outbox.close()?;
+                    myself.stop(None);
+                }
             }
             Effect::Fault(illegal) => return Err(illegal.into()),
         }
@@ -232,6 +263,25 @@ impl State {
         Ok(())
     }
 
+    /// Whatever a job started has ended before its end is told.
+    fn must_end_commands(&self, events: &[Event]) -> bool {
+        self.deps.shells.has_started() && events.iter().any(|event| matches!(event, Event::Finished { .. }))
+    }
+
+    fn end_commands(&self, n: u64, events: Vec<Event>, myself: &ActorRef<Message>) {
+        let (shells, myself) = (self.deps.shells.clone(), myself.clone());
+        end_all(shells, move || {
+            let _ = myself.cast(Message::CommandsEnded { n, events });
+        });
+    }
+
+    fn leave_after_commands(&self, myself: &ActorRef<Message>) {
+        let (shells, myself) = (self.deps.shells.clone(), myself.clone());
+        end_all(shells, move || {
+            let _ = myself.cast(Message::Leave);
+        });
+    }
+
     fn schedule_wake(&mut self, myself: &ActorRef<Message>) {
         let Some(at) = self.machine.poll_timeout((self.deps.now)()) else { return };
         if self.wake_at.is_some_and(|wake_at| wake_at <= at) {
@@ -244,6 +294,24 @@ impl State {
             let _ = myself.cast(Message::Wake);
         });
     }
+}
+
+/// Ends all commands off this thread; `then` passes on that they have.
+fn end_all(shells: Arc<Shells>, then: impl FnOnce() + Send + 'static) {
+    THREADS.run(
+        move || shells.end_all(),
+        move |ended| {
+            match ended {
+                Ok(Ok(())) => {}
+                // The host ends with this process, and everything with it.
+                Ok(Err(error)) => {
+                    tracing::error!(%error, "not all that the job's commands left could be ended or removed")
+                }
+                Err(broke) => tracing::error!(%broke, "not all that the job's commands left could be ended or removed"),
+            }
+            then();
+        },
+    );
 }
 
 /// Passes on what is seen of a reply while it arrives: text, signs of life, and at once a "not before" in its head.

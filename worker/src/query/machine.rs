@@ -34,7 +34,7 @@ use super::limits::{self, Clocks};
 use crate::context::Context;
 use crate::provider::classify::Failure;
 use crate::provider::{self, Answered};
-use crate::tool::Flags;
+use crate::tool::{Flags, ToolOutput};
 
 /// An empty reply is asked for again this often (spec §3).
 const EMPTY_RETRIES: u32 = 2;
@@ -284,13 +284,13 @@ impl Machine {
         }
     }
 
-    pub fn handle_tool(&mut self, call: &str, status: ToolStatus, output: String, now: Instant) {
+    pub fn handle_tool(&mut self, call: &str, done: ToolOutput, now: Instant) {
         let Phase::Running { open } = &mut self.phase else { return };
         let Some(place) = open.iter().position(|open| open == call) else { return };
         open.swap_remove(place);
         let batch_done = open.is_empty();
         let Some(tool) = self.state.open_call(call).map(|open| open.call.tool.clone()) else { return };
-        self.answer(call, tool, status, output, now);
+        self.answer_with(call, tool, done, now);
         if batch_done {
             self.phase = Phase::Deciding;
             self.advance(now);

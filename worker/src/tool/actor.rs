@@ -45,7 +45,7 @@ impl Actor for ToolActor {
         THREADS.run(
             move || super::run(&tool, &input, &context),
             move |done| {
-                let failed = |output| ToolOutput { status: ToolStatus::Failed, output };
+                let failed = |output| ToolOutput::new(ToolStatus::Failed, output);
                 let output = done.unwrap_or_else(|broke| match broke {
                     Broke::Panicked(_) => failed(format!("the tool broke down ({broke}); its work may be half done")),
                     Broke::Crowded { .. } | Broke::NoThread(_) => {
@@ -60,8 +60,8 @@ impl Actor for ToolActor {
     }
 
     async fn handle(&self, myself: ActorRef<Done>, done: Done, state: &mut State) -> Result<(), ActorProcessingErr> {
-        let Done(ToolOutput { status, output }) = done;
-        state.asker.cast(Message::ToolDone { call: std::mem::take(&mut state.call), status, output })?;
+        let Done(done) = done;
+        state.asker.cast(Message::ToolDone { call: std::mem::take(&mut state.call), done })?;
         myself.stop(None);
         Ok(())
     }

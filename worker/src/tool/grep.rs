@@ -308,7 +308,8 @@ impl grep_searcher::Sink for Lines<'_, '_> {
             self.count += 1;
             if self.mode == Mode::Content {
                 let line = line.strip_suffix(b"\n").unwrap_or(line);
-                let line = cut_line(&clean(line.strip_suffix(b"\r").unwrap_or(line)), GREP_LINE_CHARS_MAX);
+                let line = clean(line.strip_suffix(b"\r").unwrap_or(line));
+                let line = cut_line(&self.out.mask().masked(&line), GREP_LINE_CHARS_MAX);
                 let number = found.line_number().unwrap_or_default() + at as u64;
                 self.out.push(&format!("{}:{number}:{line}\n", self.shown));
             }

@@ -9,16 +9,29 @@ pub mod partition;
 pub mod registry;
 
 // The tools.
+pub mod bash;
+pub mod bash_output;
+pub mod edit;
 pub mod glob;
 pub mod grep;
+pub mod kill_shell;
 pub mod read;
+pub mod write;
 
 // What they share: doors to the disk, and the shape of what they return.
+pub mod background;
+pub mod draft;
 pub mod git_attributes;
 pub mod git_ignore;
 pub mod git_repo;
+pub mod look;
 pub mod open;
 pub mod output;
+pub mod put;
+pub mod said;
+pub mod seen;
+pub mod shape;
+pub mod shells;
 pub mod spill;
 pub mod target;
 pub mod walk;
@@ -28,13 +41,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
-use ukai_protocol::event::ToolStatus;
+use ukai_protocol::event::{FileChange, ToolStatus};
 use ukai_protocol::json::Json;
 use ukai_protocol::secret::fingerprint::Mask;
 
 use crate::permission::Permission;
 
 pub use registry::Flags;
+use seen::Seen;
+use shells::Shells;
 
 /// What every tool gets.
 #[derive(Clone)]
@@ -45,6 +60,9 @@ pub struct Context {
     pub outputs: PathBuf,
     /// What no output may show.
     pub mask: Arc<Mask>,
+    pub shells: Arc<Shells>,
+    /// What the job knows of the files that it may overwrite.
+    pub seen: Arc<Seen>,
 }
 
 /// What became of a call, and what the model is told.
@@ -52,6 +70,7 @@ pub struct Context {
 pub struct ToolOutput {
     pub status: ToolStatus,
     pub output: String,
+    pub files_changed: Vec<FileChange>,
 }
 
 /// Why a tool stopped before its end. Every text is for the model.
@@ -62,6 +81,11 @@ pub enum Stopped {
     Invalid(String),
     Denied(String),
     Failed(String),
+    /// Failed after something had been changed.
+    HalfDone {
+        why: String,
+        files_changed: Vec<FileChange>,
+    },
 }
 
 /// Runs one call to its end. Blocks; notices cancellation within a few milliseconds.
@@ -70,20 +94,28 @@ pub fn run(tool: &str, input: &Json, context: &Context) -> ToolOutput {
     if !registry::is_built(tool) {
         return unknown(tool);
     }
+    let looked = |output| ToolOutput::new(ToolStatus::Ok, output);
     let done = registry::validate(tool, input).map_err(Stopped::Invalid).and_then(|()| match tool {
-        "Read" => read::run(input, context),
-        "Glob" => glob::run(input, context),
-        _ => grep::run(input, context),
+        "Edit" => edit::run(input, context),
+        "Write" => write::run(input, context),
+        "Read" => read::run(input, context).map(looked),
+        "Glob" => glob::run(input, context).map(looked),
+        "Bash" => bash::run(input, context).map(looked),
+        "BashOutput" => bash_output::run(input, context).map(looked),
+        "KillShell" => kill_shell::run(input, context).map(looked),
+        _ => grep::run(input, context).map(looked),
     });
-    let (status, mut output) = match done {
-        Ok(output) => (ToolStatus::Ok, output),
-        Err(Stopped::Cancelled) => (ToolStatus::Cancelled, "cancelled".to_owned()),
-        Err(Stopped::Invalid(output)) => (ToolStatus::Invalid, output),
-        Err(Stopped::Denied(output)) => (ToolStatus::Denied, output),
-        Err(Stopped::Failed(output)) => (ToolStatus::Failed, output),
-    };
-    context.mask.mask(&mut output);
-    ToolOutput { status, output }
+    let mut done = done.unwrap_or_else(|stopped| match stopped {
+        Stopped::Cancelled => ToolOutput::new(ToolStatus::Cancelled, "cancelled".to_owned()),
+        Stopped::Invalid(why) => ToolOutput::new(ToolStatus::Invalid, why),
+        Stopped::Denied(why) => ToolOutput::new(ToolStatus::Denied, why),
+        Stopped::Failed(why) => ToolOutput::new(ToolStatus::Failed, why),
+        Stopped::HalfDone { why, files_changed } => {
+            ToolOutput { status: ToolStatus::Failed, output: why, files_changed }
+        }
+    });
+    context.mask.mask(&mut done.output);
+    done
 }
 
 /// The answer to a call of a tool that there is not.
@@ -91,9 +123,15 @@ pub fn run(tool: &str, input: &Json, context: &Context) -> ToolOutput {
 pub fn unknown(tool: &str) -> ToolOutput {
     let shown = output::cut_line(&output::clean(tool.as_bytes()).replace('\n', " "), 100);
     let nearest = registry::nearest(tool).join(", ");
-    ToolOutput {
-        status: ToolStatus::Invalid,
-        output: format!("There is no tool named `{shown}`, so nothing was run. The nearest are {nearest}."),
+    let why = format!("There is no tool named `{shown}`, so nothing was run. The nearest are {nearest}.");
+    ToolOutput::new(ToolStatus::Invalid, why)
+}
+
+impl ToolOutput {
+    /// Of a call that changed no file.
+    #[must_use]
+    pub fn new(status: ToolStatus, output: String) -> Self {
+        ToolOutput { status, output, files_changed: Vec::new() }
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, open, openat, openat2};
@@ -69,6 +69,18 @@ pub fn open_file(real: &Path) -> Result<(File, u64), OpenError> {
     drop(look);
     // NONBLOCK: should it have become a FIFO since, opening it still returns.
     let file = open_real(real, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY)?;
+    let size = check_file(&file)?;
+    Ok((File::from(file), size))
+}
+
+/// Opens a regular file by its name in a folder that is open. Returns its size too.
+pub fn open_file_in(folder: impl AsFd, name: &OsStr) -> Result<(File, u64), OpenError> {
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let look = openat(&folder, name, flags | OFlags::PATH, Mode::empty())?;
+    check_file(&look)?;
+    drop(look);
+    let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = openat(&folder, name, flags, Mode::empty())?;
     let size = check_file(&file)?;
     Ok((File::from(file), size))
 }

@@ -51,6 +51,11 @@ impl Capped {
         }
     }
 
+    /// So many characters came that nobody will see: at least the last of the tail's follow by [`Capped::push`].
+    pub fn skip(&mut self, chars: u64) {
+        self.chars += chars;
+    }
+
     /// Whether something will be missing.
     #[must_use]
     pub fn is_cut(&self) -> bool {

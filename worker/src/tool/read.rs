@@ -6,7 +6,9 @@
 use std::io::{self, BufRead, BufReader, Read as _};
 
 use ukai_protocol::json::Json;
+use ukai_protocol::secret::fingerprint::{Mask, SECRET_BYTES_MAX};
 
+use super::look::look;
 use super::open::{OpenError, open_file};
 use super::output::clean;
 use super::target::target;
@@ -47,7 +49,11 @@ pub fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
     if !context.permission.read_allowed("Read", &resolved.lexical, &resolved.real) {
         return Err(Stopped::Denied(format!("Read {named}: the policy of this job forbids it. Go on without it.")));
     }
-    page(file, size, named, offset, limit, context)
+    // Looked at before it is shown: what changes in between was then seen as it no longer is, and has to be read again.
+    let look = look(&file, context).map_err(|error| error.stopped("Read", named))?;
+    let shown = page(file, size, named, offset, limit, context)?;
+    context.seen.note(&resolved.real, look);
+    Ok(shown)
 }
 
 /// `size` is how much there was when the file was opened.
@@ -83,7 +89,7 @@ pub(super) fn page(
         if number < offset {
             continue;
         }
-        let shown_line = format!("{number:>6}\t{}\n", line.text());
+        let shown_line = format!("{number:>6}\t{}\n", line.text(&context.mask));
         let chars = shown_line.chars().count();
         if shown == limit || out_chars + chars > READ_CHARS_MAX {
             out.push_str(&format!("[There is more: go on with offset {number}.]\n"));
@@ -107,8 +113,8 @@ struct Line {
 }
 
 impl Line {
-    /// A character has at most four bytes.
-    const KEPT_BYTES_MAX: usize = 4 * (READ_LINE_CHARS_MAX + 1);
+    /// A character has at most four bytes; a secret that would be cut is still to be seen whole.
+    const KEPT_BYTES_MAX: usize = 4 * (READ_LINE_CHARS_MAX + 1) + SECRET_BYTES_MAX;
 
     /// Takes the next line; false at the end of the file.
     fn read(
@@ -144,14 +150,14 @@ impl Line {
         }
     }
 
-    fn text(&self) -> String {
+    fn text(&self, mask: &Mask) -> String {
         let whole = self.kept.len() as u64 == self.bytes;
         let mut bytes = self.kept.as_slice();
         if whole {
             bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
             bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         }
-        let text = clean(bytes);
+        let text = mask.masked(&clean(bytes)).into_owned();
         match text.char_indices().nth(READ_LINE_CHARS_MAX) {
             None => text,
             Some((at, _)) => {

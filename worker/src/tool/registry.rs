@@ -25,10 +25,10 @@ pub struct Flags {
 }
 
 /// The tools that can be run, sorted.
-const BUILT: [&str; 3] = ["Glob", "Grep", "Read"];
+const BUILT: [&str; 8] = ["Bash", "BashOutput", "Edit", "Glob", "Grep", "KillShell", "Read", "Write"];
 
 /// Names of the vocabulary (spec §7) that rules may speak of, and that no model is offered yet.
-const NAMED: [&str; 7] = ["Agent", "Bash", "BashOutput", "Edit", "KillShell", "Note", "Write"];
+const NAMED: [&str; 2] = ["Agent", "Note"];
 
 /// How many nearest names an unknown one is answered with.
 const NEAREST_MAX: usize = 3;
@@ -47,7 +47,21 @@ pub fn is_known(tool: &str) -> bool {
 /// `None` for what cannot be run.
 #[must_use]
 pub fn flags(tool: &str, _input: &Json) -> Option<Flags> {
-    is_built(tool).then_some(Flags { read_only: true, concurrency_safe: true, idempotent: true, ..Flags::default() })
+    match tool {
+        // What a command does is not known here, and what follows it may count on it.
+        "Bash" => Some(Flags { cancels_siblings: true, ..Flags::default() }),
+        // What was told once is not told again.
+        "BashOutput" => Some(Flags { read_only: true, ..Flags::default() }),
+        "KillShell" => Some(Flags { idempotent: true, destructive: true, ..Flags::default() }),
+        // What it replaces is gone, and the same again leaves the same.
+        "Write" => Some(Flags { idempotent: true, destructive: true, ..Flags::default() }),
+        // It takes away what it names and no more; again, it may find nothing, or what it put there itself.
+        "Edit" => Some(Flags::default()),
+        _ if is_built(tool) => {
+            Some(Flags { read_only: true, concurrency_safe: true, idempotent: true, ..Flags::default() })
+        }
+        _ => None,
+    }
 }
 
 /// The built names nearest to one that does not exist, best first, for the answer to the model.
@@ -72,6 +86,29 @@ fn define(name: &'static str) -> Definition {
             "Reads a text file and returns its lines, each after its number and a tab. Returns up to 2,000 lines from \
              `offset` (the first line is 1); says where to go on when there is more. Only regular files below the \
              folders that this job may read."
+        }
+        "Bash" => {
+            "Runs a command line with bash in the working folder; each call begins there anew. Returns what it wrote to \
+             stdout and stderr, and its exit code where that is not 0. Nothing can be typed into it. It may write below the \
+             working folder and in $TMPDIR, and as a rule reaches no network. Up to 30,000 characters are shown, the rest is \
+             kept in a file. With `run_in_background` it returns at once: see BashOutput and KillShell. Whatever still runs \
+             is ended with the job."
+        }
+        "BashOutput" => {
+            "Returns what a command in the background has said since the last look at it, and whether it still runs. \
+             `filter` keeps only the lines that match a regular expression; the others are gone all the same."
+        }
+        "KillShell" => "Ends a command in the background, with all that it started.",
+        "Write" => {
+            "Writes a text file: creates it, with the folders that it needs, or replaces all of its contents. A file that \
+             exists must have been read here before, and not have changed since. Its mode and line ends are kept. To \
+             change a part of a file, use Edit."
+        }
+        "Edit" => {
+            "Replaces `old_string` by `new_string` in a text file that has been read here before. `old_string` must be \
+             the text exactly as it stands in the file, blanks included and without the line numbers of Read, and stand \
+             there once; with `replace_all` every occurrence is replaced. An empty `old_string` creates a file. Returns \
+             the lines around the change."
         }
         "Glob" => {
             "Lists the files whose path matches a glob pattern, sorted, relative to the working folder. `*` stays within \
@@ -126,6 +163,27 @@ const READ: &[Parameter] = &[
     may("offset", Kind::Count, "The first line to return; 1 is the first of the file"),
     may("limit", Kind::Count, "How many lines to return at most"),
 ];
+const BASH: &[Parameter] = &[
+    must("command", Kind::Text, "The command line"),
+    may("description", Kind::Text, "What it does, in a few words"),
+    may("timeout", Kind::Count, "After how many milliseconds it is ended: 120000 if absent, at most 600000"),
+    may("run_in_background", Kind::Flag, "Return at once and let it run"),
+];
+const BASH_OUTPUT: &[Parameter] = &[
+    must("bash_id", Kind::Text, "The id that Bash returned"),
+    may("filter", Kind::Text, "Return only the lines that match this regular expression"),
+];
+const KILL_SHELL: &[Parameter] = &[must("shell_id", Kind::Text, "The id that Bash returned")];
+const WRITE: &[Parameter] = &[
+    must("file_path", Kind::Text, "The file, absolute or relative to the working folder"),
+    must("content", Kind::Text, "All that the file is to hold"),
+];
+const EDIT: &[Parameter] = &[
+    must("file_path", Kind::Text, "The file, absolute or relative to the working folder"),
+    must("old_string", Kind::Text, "The text to replace"),
+    must("new_string", Kind::Text, "The text to put in its place"),
+    may("replace_all", Kind::Flag, "Replace every occurrence"),
+];
 const GLOB: &[Parameter] = &[
     must("pattern", Kind::Text, "The glob pattern, relative to `path`"),
     may("path", Kind::Text, "The folder to look in; the working folder if absent"),
@@ -142,6 +200,11 @@ const GREP: &[Parameter] = &[
 fn parameters(tool: &str) -> &'static [Parameter] {
     match tool {
         "Read" => READ,
+        "Bash" => BASH,
+        "BashOutput" => BASH_OUTPUT,
+        "KillShell" => KILL_SHELL,
+        "Write" => WRITE,
+        "Edit" => EDIT,
         "Glob" => GLOB,
         "Grep" => GREP,
         _ => &[],
@@ -166,7 +229,9 @@ impl Parameter {
             Kind::Text => match value.as_str() {
                 None => Some(format!("`{name}` must be a string, not {}", kind_of(value))),
                 Some(text) if text.contains('\0') => Some(format!("`{name}` holds a NUL character")),
-                Some("") if self.required && name == "file_path" => Some(format!("`{name}` is empty")),
+                Some(text) if self.required && matches!(name, "file_path" | "command") && text.trim().is_empty() => {
+                    Some(format!("`{name}` is empty"))
+                }
                 Some(_) => None,
             },
             Kind::Count => match value.as_u64() {
@@ -226,21 +291,26 @@ mod tests {
         let text = || format!("{:?}", definitions(|_| false));
         assert_eq!(text(), text());
         let names: Vec<String> = definitions(|_| false).into_iter().map(|definition| definition.name).collect();
-        assert_eq!(names, ["Glob", "Grep", "Read"]);
-        assert_eq!(definitions(|name| name == "Grep").len(), 2);
+        assert_eq!(names, ["Bash", "BashOutput", "Edit", "Glob", "Grep", "KillShell", "Read", "Write"]);
+        assert_eq!(definitions(|name| name == "Grep").len(), 7);
     }
 
     #[test]
     fn the_schema_names_the_keys_that_hooks_expect() {
-        for (at, keys) in [
-            (0, &["path", "pattern"][..]),
-            (1, &["-i", "glob", "multiline", "output_mode", "path", "pattern"]),
-            (2, &["file_path", "limit", "offset"]),
+        for (tool, keys) in [
+            ("Bash", &["command", "description", "run_in_background", "timeout"][..]),
+            ("BashOutput", &["bash_id", "filter"]),
+            ("Edit", &["file_path", "new_string", "old_string", "replace_all"]),
+            ("Glob", &["path", "pattern"]),
+            ("Grep", &["-i", "glob", "multiline", "output_mode", "path", "pattern"]),
+            ("KillShell", &["shell_id"]),
+            ("Read", &["file_path", "limit", "offset"]),
+            ("Write", &["content", "file_path"]),
         ] {
-            let schema = definitions(|_| false).remove(at).schema;
+            let schema = define(tool).schema;
             let mut found: Vec<String> = schema["properties"].as_object().expect("an object").keys().cloned().collect();
             found.sort();
-            assert_eq!(found, keys);
+            assert_eq!(found, keys, "{tool}");
         }
     }
 
@@ -264,6 +334,13 @@ mod tests {
                 None,
             ),
             ("Glob", r#"{"path":"x"}"#, Some("`pattern` is missing")),
+            ("Write", r#"{"file_path":"a"}"#, Some("`content` is missing")),
+            ("Write", r#"{"file_path":"a","content":"a\u0000b"}"#, Some("NUL")),
+            ("Write", r#"{"file_path":"","content":""}"#, Some("`file_path` is empty")),
+            ("Write", r#"{"file_path":"a","content":""}"#, None),
+            ("Edit", r#"{"file_path":"a","old_string":"x"}"#, Some("`new_string` is missing")),
+            ("Edit", r#"{"file_path":"a","old_string":"","new_string":"x","replace_all":1}"#, Some("true or false")),
+            ("Edit", r#"{"file_path":"a","old_string":"","new_string":"","replace_all":true}"#, None),
         ] {
             let found = validate(tool, &object(input));
             match fault {
@@ -284,7 +361,10 @@ mod tests {
     fn only_what_is_built_has_flags() {
         let input = Json::default();
         assert!(flags("Read", &input).is_some_and(|flags| flags.read_only && flags.concurrency_safe));
-        assert_eq!(flags("Bash", &input), None);
+        assert!(flags("Bash", &input).is_some_and(|flags| !flags.read_only && flags.cancels_siblings));
+        assert_eq!(flags("Agent", &input), None);
+        let write = Flags { idempotent: true, destructive: true, ..Flags::default() };
+        assert_eq!((flags("Write", &input), flags("Edit", &input)), (Some(write), Some(Flags::default())));
         assert!(is_known("Bash") && !is_known("Foo"));
     }
 }

@@ -42,10 +42,34 @@ impl<'a> Sink<'a> {
         Sink { tool, outputs, mask, pieces, capped, kept: Kept::Memory(String::new()) }
     }
 
+    /// For who cuts text before it is pushed.
+    #[must_use]
+    pub fn mask(&self) -> &'a Mask {
+        self.mask
+    }
+
     /// Takes clean text.
     pub fn push(&mut self, text: &str) {
         let masked = self.pieces.push(self.mask, text);
         self.keep(&masked);
+    }
+
+    /// Nothing more is kept but the end of what comes: the file is full, or there is none.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        match &self.kept {
+            Kept::Memory(_) => false,
+            Kept::Disk(spill) => spill.dropped > 0,
+            Kept::Failed(_) => true,
+        }
+    }
+
+    /// So much came while it was full, that is neither kept nor shown.
+    pub fn skip(&mut self, bytes: u64, chars: u64) {
+        self.capped.skip(chars);
+        if let Kept::Disk(spill) = &mut self.kept {
+            spill.dropped += bytes;
+        }
     }
 
     fn keep(&mut self, text: &str) {

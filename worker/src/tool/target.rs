@@ -10,10 +10,10 @@ pub fn target(tool: &str, named: &str, context: &Context) -> Result<Resolved, St
     let places = context.permission.places();
     let resolved = resolve(Path::new(named), places.workdir(), places.home())
         .map_err(|error| Stopped::Failed(format!("{tool} {named}: the path cannot be followed: {error}")))?;
-    if places.hold(&resolved.real, resolved.is_dir) {
+    if places.hold(tool, &resolved.real, resolved.is_dir) {
         Ok(resolved)
     } else {
-        let roots = places.shown().join(", ");
-        Err(Stopped::Denied(format!("{tool} {named}: it leads outside of what this job may read ({roots})")))
+        let roots = places.shown(tool).join(", ");
+        Err(Stopped::Denied(format!("{tool} {named}: it leads outside of what {tool} may be used on here ({roots})")))
     }
 }

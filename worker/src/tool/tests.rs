@@ -1,8 +1,12 @@
 //! The tools as they are called: against real files, and Grep against the real git.
 
+mod edit;
+mod kill;
 mod like_git;
+mod race;
 mod refusals;
 mod results;
+mod write;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,8 +15,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use ukai_protocol::event::ToolStatus;
 use ukai_protocol::json::Json;
-use ukai_protocol::policy::Policy;
+use ukai_protocol::policy::{Policy, Rule};
 
+use super::shells::Shells;
 use super::{Context, ToolOutput, run};
 use crate::permission::Permission;
 use crate::permission::tests::shipped;
@@ -29,6 +34,22 @@ impl World {
         Self::with(&shipped(Path::new("/")), |top| top.join("work"))
     }
 
+    /// Where every file of the workdir may be written, but for what the shipped policy denies.
+    fn writable() -> Self {
+        Self::allowing(|_| vec!["Edit(**)".to_owned()])
+    }
+
+    /// With these allow rules besides the shipped ones; they may name what lies in the world's folder.
+    fn allowing(rules: impl Fn(&Path) -> Vec<String>) -> Self {
+        let mut world = Self::new();
+        let mut policy = shipped(Path::new("/"));
+        policy.allow.extend(rules(&world.top()).into_iter().map(|text| Rule::new(text, "/")));
+        let (top, outputs) = (world.top(), world.context.outputs.clone());
+        world.context.permission = Arc::new(Permission::new(&policy, &world.work, &top.join("home"), &outputs));
+        assert_eq!(world.context.permission.broken(), None);
+        world
+    }
+
     fn with(policy: &Policy, workdir: impl Fn(&Path) -> PathBuf) -> Self {
         let temp = tempfile::tempdir().expect("a folder");
         let top = temp.path().canonicalize().expect("a path");
@@ -37,7 +58,14 @@ impl World {
         }
         let outputs = top.join("outputs");
         let permission = Arc::new(Permission::new(policy, &workdir(&top), &top.join("home"), &outputs));
-        let context = Context { permission, cancel: CancellationToken::new(), outputs, mask: Arc::default() };
+        let context = Context {
+            permission,
+            cancel: CancellationToken::new(),
+            outputs,
+            mask: Arc::default(),
+            shells: Arc::new(Shells::none()),
+            seen: Arc::default(),
+        };
         World { work: top.join("work"), temp, context }
     }
 
@@ -49,6 +77,27 @@ impl World {
         let path = self.work.join(path);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
         std::fs::write(path, bytes).expect("a file");
+    }
+
+    fn read(&self, path: &str) -> String {
+        String::from_utf8(std::fs::read(self.work.join(path)).expect("a file")).expect("text")
+    }
+
+    /// Hidden temporary files, anywhere in this world.
+    fn temporaries(&self) -> Vec<PathBuf> {
+        let mut folders = vec![self.top()];
+        let mut found = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("a folder") {
+                let entry = entry.expect("an entry");
+                if entry.file_type().expect("its type").is_dir() {
+                    folders.push(entry.path());
+                } else if entry.file_name().to_string_lossy().starts_with(".ukai-") {
+                    found.push(entry.path());
+                }
+            }
+        }
+        found
     }
 
     fn run(&self, tool: &str, input: &Value) -> ToolOutput {

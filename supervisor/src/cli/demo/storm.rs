@@ -74,7 +74,7 @@ pub(super) async fn storm(mut context: Context, folder: &Path, resume: bool) -> 
 }
 
 fn configure(root: &Path, first: &Provider, second: &Provider) -> Result<PathBuf, Failure> {
-    let mut text = format!("# What `ukai demo --storm` ran with.\nmax_workers = {WORKERS}\n");
+    let mut text = format!("# What the storm of the demo ran with.\nmax_workers = {WORKERS}\n");
     for ((id, wire), provider) in [(FIRST, first), (SECOND, second)] {
         let (wire_name, url) = (if wire == Wire::Openai { "openai" } else { "anthropic" }, provider.base_url(wire));
         text.push_str(&format!(

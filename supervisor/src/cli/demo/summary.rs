@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
+use ukai_protocol::command::word_of;
 use ukai_protocol::control::{JobResult, JobRow};
 use ukai_protocol::job::{JobStatus, Outcome};
 
@@ -52,7 +53,7 @@ pub(super) fn tell(output: Output, context: &Context, folder: &Path, ended: &[(J
 /// How to see the same counts without ukai, from wherever the reader stands: files as the jobs saw them, without those
 /// that the shipped policy keeps from them.
 fn check(folder: &Path) -> String {
-    let place = super::typed(folder);
+    let place = word_of(&folder.display().to_string());
     // A `.git` that holds no repository is none to the jobs either.
     let is_top = |top: &Path| top.join(".git").is_file() || top.join(".git/HEAD").exists();
     if folder.ancestors().any(is_top) {

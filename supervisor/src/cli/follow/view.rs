@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use ukai_protocol::command::command;
 use ukai_protocol::control::{Happened, JobResult, JobRow};
 use ukai_protocol::event::Event;
 use ukai_protocol::id::JobId;
@@ -159,7 +160,8 @@ impl View {
         }
         let why = table::why(row);
         if !why.is_empty() {
-            print::note(&format!("ukai: {} {}: {why}; type: ukai show {}", row.id, row.status, row.id));
+            let show = command(&["show", row.id.as_str()]);
+            print::note(&format!("ukai: {} {}: {why}; type: {show}", row.id, row.status));
         }
     }
 
@@ -186,6 +188,6 @@ fn summary(batch: &Batch, tally: &Tally) -> String {
     if tally.aborted + tally.cancelled > 0 {
         lines.push("those that did not complete: type the same with --retry".to_owned());
     }
-    lines.push(format!("type: ukai results {id}"));
+    lines.push(format!("type: {}", command(&["results", id.as_str()])));
     lines.join("\n")
 }

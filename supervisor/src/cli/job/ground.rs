@@ -14,13 +14,14 @@ use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::config::fault::nearest;
 use crate::config::load;
-use crate::policy_file;
+use crate::policy_file::origin::Origin;
+use crate::policy_file::{self, Traced};
 
-pub(super) struct Ground {
+pub(crate) struct Ground {
     /// Real, and readable.
     pub workdir: PathBuf,
     pub limits: Limits,
-    pub policy: Policy,
+    pub traced: Traced,
 }
 
 /// The sources of one job file, before any folder narrows them.
@@ -29,9 +30,7 @@ pub(super) struct Sources<'a> {
     flags: &'a Flags,
     provider: Option<String>,
     limits: Limits,
-    policy: Policy,
-    /// Not also read as a found one.
-    policy_file: Option<PathBuf>,
+    traced: Traced,
 }
 
 impl<'a> Sources<'a> {
@@ -46,23 +45,24 @@ impl<'a> Sources<'a> {
         config.limits.apply(&mut limits);
         asked.job.limits.apply(&mut limits);
         let named = asked.job.policy.as_ref().map(|path| asked.folder.join(expand_home(path)));
-        let (mut policy, policy_file) = policy_file::load(named.as_deref(), notes);
-        policy.disabled_tools.clone_from(&config.disabled_tools);
+        let mut traced = policy_file::load(named.as_deref(), notes);
+        traced.policy.disabled_tools.clone_from(&config.disabled_tools);
         let provider = asked.job.provider.clone();
-        check_provider_ids(context, provider.as_deref(), &policy)?;
-        Ok(Sources { context, flags, provider, limits, policy, policy_file })
+        check_provider_ids(context, provider.as_deref(), &traced.policy)?;
+        Ok(Sources { context, flags, provider, limits, traced })
     }
 
     /// `said_by`: who named the folder.
     pub(super) fn at(&self, workdir: &Path, said_by: &str, notes: &mut Vec<String>) -> Result<Ground, Failure> {
         let workdir = readable_folder(workdir, said_by)?;
-        let (mut limits, mut policy) = (self.limits, self.policy.clone());
+        let (mut limits, mut traced) = (self.limits, self.traced.clone());
         let current = &*self.context.current_folder;
         let folders = [&*workdir, current];
-        policy_file::narrow(&mut policy, &folders, self.policy_file.as_deref(), notes);
+        policy_file::narrow(&mut traced, &folders, notes);
+        let disabled = &mut traced.policy.disabled_tools;
         for (file, narrowing) in load::found_in(&folders, self.context.loaded.config.file.as_deref())? {
             narrowing.limits.narrow(&mut limits);
-            policy.disabled_tools.extend(narrowing.disabled_tools);
+            disabled.extend(narrowing.disabled_tools);
             if !narrowing.ignored.is_empty() {
                 let ignored = narrowing.ignored.join(", ");
                 notes.push(format!(
@@ -71,17 +71,17 @@ impl<'a> Sources<'a> {
                 ));
             }
         }
-        policy.disabled_tools.sort();
-        policy.disabled_tools.dedup();
-        flag_rules(&mut policy, self.flags, current)?;
+        disabled.sort();
+        disabled.dedup();
+        flag_rules(&mut traced, self.flags, current)?;
         if limits.max_cost_usd.is_some() {
             notes.extend(unpriced(self.context, self.provider.as_deref()));
         }
-        Ok(Ground { workdir, limits, policy })
+        Ok(Ground { workdir, limits, traced })
     }
 }
 
-fn readable_folder(path: &Path, said_by: &str) -> Result<PathBuf, Failure> {
+pub(crate) fn readable_folder(path: &Path, said_by: &str) -> Result<PathBuf, Failure> {
     let fault = |error: io::Error| {
         Failure::usage(format!(
             "the workdir {} ({said_by}) cannot be used: {error}; name a folder that you can read",
@@ -93,18 +93,20 @@ fn readable_folder(path: &Path, said_by: &str) -> Result<PathBuf, Failure> {
     Ok(real)
 }
 
-fn flag_rules(policy: &mut Policy, flags: &Flags, base: &Path) -> Result<(), Failure> {
+fn flag_rules(traced: &mut Traced, flags: &Flags, base: &Path) -> Result<(), Failure> {
+    let Traced { policy, origins, .. } = traced;
     let lists = [
-        ("--allow", &flags.allow, &mut policy.allow),
-        ("--ask", &flags.ask, &mut policy.ask),
-        ("--deny", &flags.deny, &mut policy.deny),
+        ("--allow", &flags.allow, &mut policy.allow, &mut origins.allow),
+        ("--ask", &flags.ask, &mut policy.ask, &mut origins.ask),
+        ("--deny", &flags.deny, &mut policy.deny, &mut origins.deny),
     ];
-    for (flag, texts, list) in lists {
+    for (flag, texts, list, by) in lists {
         for text in texts {
             split_rule(text)
                 .map_err(|why| Failure::usage(format!("{flag} '{text}': {why}; write for instance 'Read(docs/**)'")))?;
         }
         list.extend(texts.iter().map(|text| Rule::new(text, base)));
+        by.extend(texts.iter().map(|_| Origin { said_by: flag.to_owned(), line: None }));
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::time::{Instant, SystemTime};
 
 use jiff::Timestamp;
+use ukai_protocol::command::quoted;
 use ukai_protocol::control::ProviderRow;
 
 use crate::actor::{Refusal, providers};
@@ -50,10 +51,8 @@ fn router(
 }
 
 fn refused(why: &str) -> Failure {
-    let name = routes::NAME;
-    Failure::failed(format!(
-        "{why}; whom not to ask is not known: see `ukai quarantine ls`, then `ukai quarantine clear {name}`"
-    ))
+    let (list, clear) = (quoted(&["quarantine", "ls"]), quoted(&["quarantine", "clear", routes::NAME]));
+    Failure::failed(format!("{why}; whom not to ask is not known: see {list}, then {clear}"))
 }
 
 /// The state directory, held, and what is known of the providers.
@@ -96,6 +95,7 @@ impl<'a> Held<'a> {
         }
         let granted = providers::grants(&mut self.router, ids, Instant::now());
         let program = self.settings.worker_program.clone();
+        let secrets = self.settings.fingerprints();
         let context = self.context;
         let (held, failed) = (RefCell::new(self), RefCell::new(None));
         let heard = |one: &Examination| {
@@ -104,7 +104,7 @@ impl<'a> Held<'a> {
                 failed.replace(Some(failure));
             }
         };
-        let examined = examine::ask(program, Family::found(), granted, heard).await;
+        let examined = examine::ask(program, Family::found(), granted, &secrets, heard).await;
         if let Some(failure) = failed.into_inner() {
             return Err(failure);
         }

@@ -20,6 +20,8 @@ use crate::store::{Appended, Numbered, Reply, StateDir, StoreError, StoreMessage
 
 /// A worker that has recorded its end is expected to exit by itself within this.
 const FINISHED_GRACE: Duration = Duration::from_secs(1);
+/// After what commands are given to end by TERM: for the rounds of KILL.
+const COMMANDS_MARGIN: Duration = Duration::from_millis(300);
 
 impl State {
     pub(super) fn admit(&mut self, result: Result<(), StoreError>) {
@@ -92,6 +94,8 @@ impl State {
             heartbeat_ms: millis(settings.heartbeat),
             orphan_grace_ms: millis(settings.orphan_grace),
             outputs: StateDir::new(&settings.state_dir).run(&self.job).outputs(),
+            env: self.pool.commands_env.of(&self.spec),
+            term_grace_ms: millis(settings.term_grace),
             // After a reconnect it has them, and the salt of those.
             secrets: if state.is_some() { (*self.pool.secrets).clone() } else { Fingerprints::default() },
         };
@@ -127,6 +131,11 @@ impl State {
         let word = match message {
             ToSupervisor::Record { attempt, n, events } => return self.record(link, attempt, n, events, permit),
             ToSupervisor::Heartbeat { .. } => return,
+            ToSupervisor::Ending => {
+                self.commands_end = true;
+                self.myself.send_after(self.pool.settings.term_grace + COMMANDS_MARGIN, || Msg::Kill);
+                return;
+            }
             ToSupervisor::Delta { step, text } => return self.pool.publisher.delta(&self.job, step, &text),
             ToSupervisor::Ask(ask) => LeaseWord::Ask(ask),
             ToSupervisor::Withdraw { call } => LeaseWord::Withdraw { call },

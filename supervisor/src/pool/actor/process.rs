@@ -158,7 +158,7 @@ impl State {
                     _ => CauseKind::Internal,
                 };
                 self.send(ToWorker::Cancel { kind });
-                self.myself.send_after(CANCEL_GRACE, || Msg::Kill);
+                self.myself.send_after(CANCEL_GRACE, || Msg::CancelOver);
             }
             Stop::Drain if self.unstored > 0 && self.admitted => {
                 self.myself.send_after(DRAIN_GRACE, || Msg::Kill);

@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use ukai_protocol::command::quoted;
 use ukai_protocol::lease::{Grant, Report};
 
 use super::super::account::{Admission, Standing};
@@ -76,7 +77,8 @@ impl Router {
             Standing::Open { until: Until::At(at), .. } => {
                 let seconds = left(at);
                 Some(format!(
-                    "its breaker is OPEN for another {seconds} s (`ukai providers reset {provider}` ends that)"
+                    "its breaker is OPEN for another {seconds} s ({} ends that)",
+                    quoted(&["providers", "reset", provider])
                 ))
             }
             Standing::HalfOpen => Some("its breaker is HALF_OPEN, and a probe is on its way".to_owned()),

@@ -3,6 +3,7 @@
 use ukai_protocol::lease::{AnswerClass, Grant, Report, Timeouts};
 use ukai_protocol::message::Usage;
 use ukai_protocol::probe::ProbeKind;
+use ukai_protocol::secret::fingerprint::Fingerprints;
 
 use super::*;
 use crate::store::testing::{AT, Temp};
@@ -24,7 +25,7 @@ fn request() -> ProbeRequest {
         max_output: 100,
         prices: None,
     };
-    ProbeRequest { grant, kind: ProbeKind::Capability, deadline_ms: 1_000 }
+    ProbeRequest { grant, kind: ProbeKind::Capability, deadline_ms: 1_000, secrets: Fingerprints::default() }
 }
 
 /// All that a probe must see, each once.

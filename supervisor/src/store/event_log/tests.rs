@@ -1,6 +1,7 @@
 //! Lines as they are for ever, and lines that are not ours.
 
 use proptest::prelude::*;
+use ukai_protocol::event::{Change, FileChange};
 use ukai_protocol::job::Limit;
 
 use super::*;
@@ -61,6 +62,29 @@ fn a_line_that_is_not_ours_is_told_apart_by_why() {
     check("data of another event", &sealed(&good.replace("torn_bytes", "why")), |damage| {
         matches!(damage, Damage::Event(_))
     });
+}
+
+#[test]
+fn what_a_tool_changed_is_these_bytes_and_nothing_in_a_log_from_before() {
+    let old = r#"{"v":1,"seq":1,"at":"2026-11-29T12:00:00.000Z","event":"ToolFinished","data":{"call":"c-1","tool":"Read","status":"ok","output":"x","run_time_ms":130,"wall_ms":140}"#;
+    let new = old.replace(
+        "140}",
+        r#"140,"files_changed":[{"path":"/w/a","change":"created"},{"path":"/w/b","change":"modified"}]}"#,
+    );
+    let change = |path: &str, change| FileChange { path: path.to_owned(), change };
+    let both = vec![change("/w/a", Change::Created), change("/w/b", Change::Modified)];
+    for (head, files) in [(old.to_owned(), Vec::new()), (new.clone(), both)] {
+        let mut event = tool_finished("c-1", "x");
+        if let Event::ToolFinished { files_changed, .. } = &mut event {
+            *files_changed = files;
+        }
+        let record = Record { seq: 1, at: at(), event };
+        let line = checksum::seal(head.clone());
+        assert_eq!(decode(line.as_bytes(), 1), Ok(record.clone()), "{head}");
+        if head == new {
+            assert_eq!(encode(&record).expect("it can be written"), format!("{line}\n"));
+        }
+    }
 }
 
 #[test]

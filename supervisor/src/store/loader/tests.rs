@@ -232,6 +232,46 @@ fn a_state_loads_from_the_snapshot_and_what_follows() {
 }
 
 #[test]
+fn a_run_whose_log_was_emptied_is_shown_as_its_snapshot_left_it_or_as_its_job_says() {
+    let (steps, named) = (|progress: &Progress| progress.used.steps, |progress: &Progress| progress.name.clone());
+    for (quirk, snapshot, removed, expected) in [
+        ("emptied", true, false, 2),
+        ("removed", true, true, 2),
+        ("emptied, and the snapshot does not verify", false, false, 0),
+    ] {
+        let temp = Temp::with(&run(2));
+        save_snapshot(&temp, &run(2));
+        if !snapshot {
+            std::fs::write(temp.run().snapshot(), "{}").expect("spoiled");
+        }
+        std::fs::write(temp.run().log(), "").expect("emptied");
+        if removed {
+            std::fs::remove_file(temp.run().log()).expect("removed");
+        }
+        assert_eq!(refusal(&temp.state, &id(1)), Ok(Some("it has a snapshot but no event log".to_owned())), "{quirk}");
+        for start in 1..=2 {
+            let found = only(&temp);
+            assert!(matches!(found.problem, Some(Problem::Quarantined { .. })), "{quirk}: {:?}", found.problem);
+            assert_eq!(found.progress.status, JobStatus::Aborted, "{quirk}");
+            assert_eq!(
+                (steps(&found.progress), named(&found.progress)),
+                (expected, "fix-a".to_owned()),
+                "{quirk} {start}"
+            );
+            assert!(refusal(&temp.state, &id(1)).is_ok_and(|why| why.is_some()), "{quirk}: and stays so");
+        }
+    }
+}
+
+#[test]
+fn a_log_that_ends_before_its_snapshot_is_not_read_as_if_it_were_whole() {
+    let temp = Temp::with(&run(1));
+    save_snapshot(&temp, &run(2));
+    let lost = StoreError::Quarantined { job: id(1), why: recovery::LOST.to_owned() };
+    assert_eq!(load(&temp.state, &id(1), None).err(), Some(lost));
+}
+
+#[test]
 fn left_over_temporaries_go() {
     let temp = Temp::with(&[submitted(), started(1)]);
     let left_over = temp.run().root().join("run_state.json.4711.tmp");

@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ukai_protocol::command::quoted;
 use ukai_protocol::disk;
 use ukai_protocol::event::{Event, ToolStatus, Why};
 use ukai_protocol::id::JobId;
@@ -38,7 +39,7 @@ const LOST: &str = "Records of this conversation were lost at this point. Steps 
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClearError {
-    #[error("nothing of {name} lies in quarantine; `ukai quarantine` lists what does")]
+    #[error("nothing of {name} lies in quarantine; {} lists what does", quoted(&["quarantine"]))]
     NotThere { name: String },
     /// What the job was allowed stands in no other file.
     #[error(
@@ -212,6 +213,7 @@ fn answers(folded: &RunState) -> Vec<Event> {
             output,
             run_time_ms: used.run_time_ms,
             wall_ms: used.wall_ms,
+            files_changed: Vec::new(),
         })
     };
     open.filter_map(answer).collect()

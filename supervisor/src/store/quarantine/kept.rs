@@ -56,7 +56,7 @@ pub fn list(state: &StateDir) -> Result<Vec<Kept>, StoreError> {
 fn of_run(state: &StateDir, id: &JobId) -> Result<Vec<Kept>, StoreError> {
     let folder = state.quarantine_of(id);
     // What cannot be looked at is taken for refused: nothing of it runs then either.
-    let refused = loader::is_refused(state, id).unwrap_or(true);
+    let refused = loader::refusal(state, id).map_or(true, |why| why.is_some());
     let mut kept = Vec::new();
     for name in names(&folder)? {
         kept.extend(look(&folder.join(&name), id.to_string(), format!("{id}/{name}"), refused)?);

@@ -10,10 +10,16 @@ use ukai_protocol::message::Usage;
 
 use super::{Effect, Machine};
 use crate::query::limits::{self, WARN_AT};
+use crate::tool::ToolOutput;
 use crate::tool::output::told;
 
 impl Machine {
     pub(super) fn answer(&mut self, call: &str, tool: String, status: ToolStatus, output: String, now: Instant) {
+        self.answer_with(call, tool, ToolOutput::new(status, output), now);
+    }
+
+    pub(super) fn answer_with(&mut self, call: &str, tool: String, done: ToolOutput, now: Instant) {
+        let ToolOutput { status, output, files_changed } = done;
         // A result has its cap from its tool. What went wrong is told in many places, and often with what was asked for.
         let output = if status == ToolStatus::Ok { output } else { told(&output) };
         self.record(Event::ToolFinished {
@@ -23,6 +29,7 @@ impl Machine {
             output,
             run_time_ms: millis(self.clocks.run_time(now)),
             wall_ms: millis(self.clocks.wall(now)),
+            files_changed,
         });
     }
 

@@ -91,7 +91,7 @@ fn what_is_no_regular_file_is_a_clear_error() {
     world.refused("Grep", &json!({"pattern": "a\\nb"}), ToolStatus::Invalid, "multiline");
     world.refused("Grep", &json!({"pattern": "a", "path": "none"}), ToolStatus::Failed, "does not exist");
     world.refused("Grep", &json!({"pattern": "a", "path": "fifo"}), ToolStatus::Failed, "FIFO");
-    world.refused("Bash", &json!({"command": "ls"}), ToolStatus::Invalid, "no tool named `Bash`");
+    world.refused("Agent", &json!({"prompt": "x"}), ToolStatus::Invalid, "no tool named `Agent`");
     world.refused("read\u{1b}[31m", &json!({}), ToolStatus::Invalid, "nearest are Read");
     assert_eq!(world.ok("Read", &json!({"file_path": "empty"})), "empty is an empty file.");
     let found = world.ok("Grep", &json!({"pattern": "one"}));

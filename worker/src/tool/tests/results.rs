@@ -158,7 +158,7 @@ fn a_pattern_of_any_size_is_searched_with_or_refused_and_never_breaks_the_tool()
             ("Grep", json!({"pattern": "x", "glob": pattern})),
             ("Grep", json!({"pattern": pattern.replace('{', "(").replace('}', ")")})),
         ] {
-            let ToolOutput { status, output } = world.run(tool, &input);
+            let ToolOutput { status, output, .. } = world.run(tool, &input);
             assert!(matches!(status, ToolStatus::Ok | ToolStatus::Invalid), "{tool} {status:?} {output:.200}");
         }
     }

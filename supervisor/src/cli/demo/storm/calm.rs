@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::json;
+use ukai_protocol::command::command;
 use ukai_protocol::control::{JobRow, Request, Response, Selection};
 use ukai_protocol::disk;
 use ukai_protocol::job::JobStatus;
@@ -131,9 +132,7 @@ fn tell(context: &Context, resumed: usize, rows: &[JobRow], answered: usize, wro
         if wrong.is_empty() { "each of them once" } else { "and not all as they should:" }
     );
     wrong.iter().for_each(|why| text.push_str(&format!("  {why}\n")));
-    let place = crate::cli::demo::typed(context.state.root());
-    text.push_str(&format!(
-        "that they were aborted is shown until you have seen it: ukai ack --all --state-dir {place}\n"
-    ));
+    let ack = command(&["ack", "--all"]);
+    text.push_str(&format!("that they were aborted is shown until you have seen it: {ack}\n"));
     print::out(&text);
 }

@@ -3,20 +3,20 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use ukai_protocol::command::command;
 use ukai_protocol::control::{JobRow, ProviderRow};
 use ukai_protocol::job::JobStatus;
 
 use super::arrivals::Visits;
 use super::verdict::Story;
 use crate::cli::context::Context;
-use crate::cli::demo::typed;
 use crate::cli::failure::FAILED;
 use crate::cli::{Output, print, providers, table};
 
 /// Prints to stdout; the exit code is 0 if all went as told.
 pub(super) fn tell(context: &Context, config: &Path, story: &Story) -> u8 {
     let wrong = story.wrong();
-    let next = next(context, config, story);
+    let next = next(config, story);
     let text = match context.output {
         Output::Text => text(context, story, &wrong, &next),
         Output::Json | Output::StreamJson => format!("{}\n", line(context, config, story, &wrong, &next)),
@@ -107,14 +107,13 @@ fn line(context: &Context, config: &Path, story: &Story, wrong: &[String], next:
 }
 
 /// What one would type now.
-fn next(context: &Context, config: &Path, story: &Story) -> Vec<String> {
-    let place = format!("--state-dir {}", typed(context.state.root()));
+fn next(config: &Path, story: &Story) -> Vec<String> {
     let mut next = vec![
         // Which providers there are stands in a configuration, and this demo has its own.
-        format!("ukai providers {place} --config {}", typed(config)),
-        format!("ukai ls {place}"),
+        command(&["providers", "--config", &config.display().to_string()]),
+        command(&["ls"]),
     ];
     let aborted = story.rows.iter().find(|row| row.status == JobStatus::Aborted);
-    next.extend(aborted.map(|row| format!("ukai show {} {place}", row.id)));
+    next.extend(aborted.map(|row| command(&["show", row.id.as_str()])));
     next
 }

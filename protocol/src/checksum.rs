@@ -1,11 +1,11 @@
-//! The seal on everything that the store writes: `…,"crc":"8 hex"}`, crc32 over the bytes before `,"crc"`.
+//! The seal on everything durable: `…,"crc":"8 hex"}`, crc32 over the bytes before `,"crc"`.
 //!
-//! One rule for records, job files and snapshots, and one that a person can check by hand. It stands last, so that the
+//! One rule for records, job files, snapshots and cursors, whoever writes them, and one that a person can check by hand. It stands last, so that the
 //! text before it is hashed as it is, without a second form of the object to agree on.
 #![deny(clippy::disallowed_methods)]
 
 /// `,"crc":"` + 8 hex + `"}`
-const SEAL_BYTES: usize = 18;
+pub const SEAL_BYTES: usize = 18;
 
 /// Closes an object that lacks only its end: `{"a":1` becomes `{"a":1,"crc":"…"}`.
 #[must_use]

@@ -1,0 +1,64 @@
+//! A sink that takes no more: what it would have told is counted, and the owner hears the number.
+//!
+//! Why not once, when it dies: whoever has acked that believes that nothing more was lost since.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, watch};
+
+use crate::Lost;
+use crate::alert::Alert;
+use crate::filter::counts;
+
+/// A number is a record of the server's log: in a storm one of these a minute says as much as a thousand.
+const SAY_EVERY: Duration = Duration::from_secs(60);
+
+/// Shared by whoever hands alerts to the sink, its task, and who reports what it misses.
+#[derive(Debug, Default)]
+pub struct Gone {
+    why: OnceLock<String>,
+    missed: AtomicU64,
+    changed: Notify,
+}
+
+impl Gone {
+    /// From now on it takes nothing more. The first reason stands.
+    pub fn say(&self, why: String) {
+        // Whoever said it first has said what matters.
+        let _ = self.why.set(why);
+    }
+
+    /// Why it takes nothing more; None: it does.
+    #[must_use]
+    pub fn why(&self) -> Option<&str> {
+        self.why.get().map(String::as_str)
+    }
+
+    /// It should have told this.
+    pub fn miss(&self, alert: &Alert) {
+        if counts(&alert.what) {
+            self.missed.fetch_add(1, Ordering::Relaxed);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Until the process ends: the first at once, the others by the minute.
+    pub async fn report(&self, sink: &str, lost: &Lost, mut finish: watch::Receiver<Option<Instant>>) {
+        let say = || match self.missed.swap(0, Ordering::Relaxed) {
+            0 => {}
+            missed => lost(sink, missed),
+        };
+        loop {
+            tokio::select! {
+                () = self.changed.notified() => say(),
+                _ = finish.wait_for(Option::is_some) => return say(),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(SAY_EVERY) => {}
+                _ = finish.wait_for(Option::is_some) => return say(),
+            }
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Commands run as they would anywhere, end when they should, and reach nothing that is not the job's (spec §7, §8).
+
+use std::io::ErrorKind;
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use ukai_protocol::process;
+use ukai_tests::home::{Home, lab};
+use ukai_tests::script::Script;
+use ukai_tests::wait;
+
+const KEY: &str = "sk-hands-0123456789abcdef";
+
+/// On whose behalf, and what the kernel grants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum As {
+    WhoeverTests,
+    OrdinaryUser,
+    /// Landlock and seccomp alone.
+    WithoutNamespaces,
+}
+
+const ALL: [As; 3] = [As::WhoeverTests, As::OrdinaryUser, As::WithoutNamespaces];
+
+/// A script that asks for these commands, one a step.
+fn script(commands: &[&str], timeout_ms: u32) -> String {
+    let rule = |(at, command): (usize, &&str)| {
+        let (step, command) = (at + 1, json!(command));
+        format!(
+            "[[rule]]\nwhen.step = {step}\nreply.calls = [{{ tool = \"Bash\", args = {{ command = {command}, timeout = {timeout_ms} }} }}]\n"
+        )
+    };
+    let rules: String = commands.iter().enumerate().map(rule).collect();
+    format!("{rules}[[rule]]\nreply.text = \"done\"\n")
+}
+
+fn home(who: As, toml: &str) -> (Home, Script) {
+    let mut home = Home::new();
+    let script = Script::serve(home.path(), toml);
+    home.configure(&format!("{}api_key_env = \"LAB_KEY\"\n", lab(&script, "openai")));
+    match who {
+        As::WhoeverTests => {}
+        As::OrdinaryUser => home.as_ordinary_user(),
+        As::WithoutNamespaces => home.without_namespaces(),
+    }
+    (home, script)
+}
+
+const RUN: [&str; 10] =
+    ["run", "go", "--allow", "Bash", "--limit", "steps=60", "--limit", "tool_calls=60", "--output", "json"];
+
+fn finished(home: &Home) -> Vec<Value> {
+    let [id] = &home.runs()[..] else { panic!("one run: {:?}", home.runs()) };
+    let records = home.events(id);
+    records
+        .into_iter()
+        .filter(|record| record["event"] == "ToolFinished")
+        .map(|record| record["data"].clone())
+        .collect()
+}
+
+/// Runs each; returns status and output.
+fn outcomes(who: As, home: &Home) -> Vec<(String, String)> {
+    let output = home.command(&RUN).env("LAB_KEY", KEY).output().expect("ukai runs");
+    assert_eq!(output.status.code(), Some(0), "{who:?}: {output:?}");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    finished(home).iter().map(|data| (text(&data["status"]), text(&data["output"]))).collect()
+}
+
+fn lives(name: &str) -> bool {
+    process::all().iter().filter(|seen| !seen.is_dead).any(|seen| {
+        std::fs::read(format!("/proc/{}/cmdline", seen.pid))
+            .is_ok_and(|line| line.windows(name.len()).any(|window| window == name.as_bytes()))
+    })
+}
+
+#[test]
+fn every_command_returns_with_the_status_that_it_has() {
+    let cases: [(&str, &str, &str); 15] = [
+        ("echo out; echo err >&2", "ok", "out\nerr\n"),
+        ("exit 3", "failed", "[exit code 3]"),
+        ("true", "ok", "(no output)"),
+        ("sleep 300 & echo ok", "ok", "ok\n"),
+        ("cat; echo after", "ok", "after\n"),
+        ("read x; echo got:$x:$?", "ok", "got::1"),
+        ("kill -9 $$", "failed", "[ended by signal 9, SIGKILL]"),
+        ("kill -TERM $$", "failed", "[ended by signal 15, SIGTERM]"),
+        ("mkfifo f; cat f", "failed", "its time was over"),
+        ("yes", "failed", "its time was over"),
+        ("trap '' TERM; sleep 300", "failed", "its time was over"),
+        ("printf '\\033[31mred\\000'", "ok", "␛[31mred␀"),
+        ("tty; [ -t 0 ] || echo none", "ok", "not a tty\nnone"),
+        ("pwd; cd /; pwd", "ok", "\n/\n"),
+        ("nosuchcommand", "failed", "[exit code 127]"),
+    ];
+    for who in ALL {
+        let commands = cases.map(|(command, _, _)| command);
+        let (home, _script) = home(who, &script(&commands, 1_000));
+        let outcomes = outcomes(who, &home);
+        assert_eq!(outcomes.len(), cases.len(), "{outcomes:?}");
+        for ((command, status, part), (found, output)) in cases.iter().zip(&outcomes) {
+            assert_eq!(found, status, "{who:?}: {command}: {output:.300}");
+            assert!(output.contains(part), "{who:?}: {command}: {output:.300}");
+            assert!(output.chars().count() <= 31_000, "{who:?}: {command}: {}", output.len());
+        }
+    }
+}
+
+#[test]
+fn a_gigabyte_is_shown_by_its_ends_and_costs_no_memory() {
+    let (home, _script) =
+        home(As::WhoeverTests, &script(&["echo begin; head -c 1000000000 /dev/zero; echo end"], 120_000));
+    let mut run = home.command(&RUN).env("LAB_KEY", KEY).spawn().expect("ukai runs");
+    let mut most = 0;
+    let ended = wait::until("the job to end", || {
+        for worker in home.workers() {
+            let status = std::fs::read_to_string(format!("/proc/{worker}/status")).unwrap_or_default();
+            let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+            let kb = resident.and_then(|text| text.trim().trim_end_matches(" kB").parse::<u64>().ok());
+            most = most.max(kb.unwrap_or(0));
+        }
+        run.try_wait().expect("a child")
+    });
+    assert_eq!(ended.code(), Some(0));
+    let [data] = &finished(&home)[..] else { panic!("one call") };
+    let output = data["output"].as_str().expect("text");
+    assert_eq!(data["status"], "ok");
+    assert!(output.starts_with("begin\n") && output.ends_with("end\n"), "{output:.100}");
+    assert!(most > 0 && most < 64 * 1024, "{most} kB");
+}
+
+#[test]
+fn nothing_that_a_command_started_outlives_its_job() {
+    for (who, seconds) in ALL.into_iter().zip([39_411, 39_412, 39_413]) {
+        let sleep = format!("sleep\0{seconds}");
+        let detach = [
+            format!("sleep {seconds} &"),
+            format!("(setsid sh -c 'trap \"\" TERM; sleep {seconds} & wait' >/dev/null 2>&1 &)"),
+            format!("env -i setsid sleep {seconds} >/dev/null 2>&1 & disown"),
+            "sleep 0.3".to_owned(),
+        ];
+        let commands: Vec<&str> = detach.iter().map(String::as_str).collect();
+        let (home, _script) = home(who, &script(&commands, 5_000));
+        let outcomes = outcomes(who, &home);
+        assert!(outcomes.iter().all(|(status, _)| status == "ok"), "{who:?}: {outcomes:?}");
+        // The end of the job is told after the end of all of them.
+        assert!(!lives(&sleep), "{who:?}");
+        assert_eq!(home.processes(), [0_u32; 0], "{who:?}");
+    }
+}
+
+#[test]
+fn nothing_that_a_command_started_outlives_its_worker() {
+    for (who, seconds) in ALL.into_iter().zip([39_421, 39_422, 39_423]) {
+        let sleep = format!("sleep\0{seconds}");
+        let command = format!("(setsid sleep {seconds} &) >/dev/null 2>&1; env -i sleep {seconds}");
+        let (home, _script) = home(who, &script(&[&command], 60_000));
+        let mut run = home.command(&RUN).env("LAB_KEY", KEY).spawn().expect("ukai runs");
+        wait::until("the command to run", || lives(&sleep).then_some(()));
+        let [worker] = home.workers()[..] else { panic!("one worker: {:?}", home.workers()) };
+        let killed =
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(worker.cast_signed()), nix::sys::signal::SIGKILL);
+        killed.expect("killed");
+        let killed_at = Instant::now();
+        wait::until("its commands to be gone", || (!lives(&sleep)).then_some(()));
+        assert!(killed_at.elapsed() < Duration::from_secs(2), "{who:?}: {:?}", killed_at.elapsed());
+        assert_eq!(run.wait().expect("ukai ends").code(), Some(0), "{who:?}");
+        let [data] = &finished(&home)[..] else { panic!("one call: {:?}", finished(&home)) };
+        assert!(
+            data["output"].as_str().is_some_and(|text| text.contains("unknown")),
+            "never run again unasked: {data}"
+        );
+    }
+}
+
+#[test]
+fn a_command_reaches_nothing_that_is_not_the_jobs() {
+    for who in ALL {
+        let (tcp, udp) =
+            (TcpListener::bind("127.0.0.1:0").expect("bound"), UdpSocket::bind("127.0.0.1:0").expect("bound"));
+        let (tcp_port, udp_port) =
+            (tcp.local_addr().expect("an address").port(), udp.local_addr().expect("an address").port());
+        tcp.set_nonblocking(true).expect("set");
+        udp.set_nonblocking(true).expect("set");
+        let unix_of = |home: &Home| home.work().join("service.sock");
+        let connect = "perl -MSocket -e 'socket(S,AF_UNIX,SOCK_STREAM,0) && connect(S,sockaddr_un(\"service.sock\")) && print \"connected\" or exit 1'";
+        let commands = [
+            "echo x > ../outside".to_owned(),
+            "ln -s ../victim way_out; echo x > way_out".to_owned(),
+            "cat ~/.ssh/id_rsa ../victim".to_owned(),
+            format!("exec 3<>/dev/tcp/127.0.0.1/{tcp_port}; echo connected >&3"),
+            format!("echo x > /dev/udp/127.0.0.1/{udp_port}"),
+            connect.to_owned(),
+            "for p in /proc/[0-9]*; do tr '\\0' '\\n' < $p/environ; cat $p/cmdline; done 2>/dev/null; env".to_owned(),
+            "for p in /proc/[0-9]*; do cat $p/maps > /dev/null && head -c 99 $p/mem; done 2>/dev/null | grep -c hands"
+                .to_owned(),
+            "kill -9 -1; sleep 0.1".to_owned(),
+            "echo x > .git/hooks/pre-commit; mv .git moved".to_owned(),
+            "cat .env; echo x > .env; rm -f .env".to_owned(),
+            "cat /etc/shadow /etc/gshadow; ls /root; mount -t tmpfs none /mnt; unshare -U true".to_owned(),
+            format!("cat {{state}}/supervisor/* {{state}}/runs/*/*.json* | head -c 300; echo x > {{state}}/x"),
+            "ulimit -c; echo still here".to_owned(),
+        ];
+        let mut home = Home::new();
+        let state = home.state_dir().display().to_string();
+        let commands = commands.map(|command| command.replace("{state}", &state));
+        let script = Script::serve(home.path(), &self::script(&commands.each_ref().map(String::as_str), 5_000));
+        home.configure(&format!("{}api_key_env = \"LAB_KEY\"\n", lab(&script, "openai")));
+        std::fs::create_dir_all(home.path().join(".ssh")).expect("a folder");
+        std::fs::write(home.path().join(".ssh/id_rsa"), "PRIVATE-7788").expect("a file");
+        std::fs::write(home.path().join("victim"), "VICTIM-7788").expect("a file");
+        home.file(".git/hooks/keep", "");
+        home.file(".env", "DOTENV-7788");
+        let _unix = UnixListener::bind(unix_of(&home)).expect("bound");
+        match who {
+            As::WhoeverTests => {}
+            As::OrdinaryUser => home.as_ordinary_user(),
+            As::WithoutNamespaces => home.without_namespaces(),
+        }
+        let outcomes = outcomes(who, &home);
+        assert_eq!(outcomes.len(), commands.len(), "{who:?}: {outcomes:?}");
+        let all = format!("{outcomes:?}");
+        for secret in ["PRIVATE-7788", "VICTIM-7788", KEY, "LAB_KEY", "connected", "root:"] {
+            assert!(!all.contains(secret), "{who:?}: {secret} in {all}");
+        }
+        let (last, before) = outcomes.split_last().expect("outcomes");
+        assert_eq!(last.1, "0\nstill here\n", "{who:?}");
+        assert!(before[..6].iter().all(|(status, _)| status == "failed"), "{who:?}: {before:?}");
+        let read = |path: &str| std::fs::read_to_string(home.path().join(path)).unwrap_or_default();
+        assert_eq!(read("victim"), "VICTIM-7788", "{who:?}");
+        for path in ["outside", "state/ukai/x"] {
+            assert!(!home.path().join(path).exists(), "{who:?}: {path}");
+        }
+        assert!(tcp.accept().is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "{who:?}");
+        assert!(udp.recv(&mut [0; 9]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "{who:?}");
+        // What lies inside of the workdir is closed by mounts, where there are namespaces.
+        if who != As::WithoutNamespaces {
+            assert!(!all.contains("DOTENV-7788") && read("work/.env") == "DOTENV-7788", "{who:?}: {all}");
+            assert!(
+                !home.work().join(".git/hooks/pre-commit").exists() && home.work().join(".git/hooks/keep").exists()
+            );
+        }
+        check_no_key(&home.state_dir());
+    }
+}
+
+#[test]
+fn a_kernel_that_can_confine_nothing_starts_no_job_unless_that_is_said() {
+    for (policy, tools, starts) in
+        [("", "", false), ("sandbox: off\n", "", true), ("", "[tools]\ndisable = [\"Bash\"]\n", true)]
+    {
+        let mut home = Home::new();
+        let script = Script::serve(home.path(), &script(&["echo ran"], 5_000));
+        home.configure(&format!("{tools}{}", lab(&script, "openai")));
+        let file = home.path().join("policy.yaml");
+        std::fs::write(&file, format!("version: 1\n{policy}rules:\n  allow: [Read, Bash]\n")).expect("a policy");
+        home.on_an_old_kernel(false);
+        let (code, result) =
+            home.ukai_json(&["run", "go", "--policy", file.to_str().expect("text"), "--output", "json"]);
+        // Whoever asks for a tool that is switched off completes, with something to look at.
+        let expected = if !starts {
+            1
+        } else if tools.is_empty() {
+            0
+        } else {
+            7
+        };
+        assert_eq!(code, expected, "{policy}{tools}: {result}");
+        if !starts {
+            let cause = &result["cause"];
+            assert_eq!(cause["kind"], "policy_error", "{result}");
+            let detail = cause["detail"].as_str().unwrap_or_default();
+            assert!(detail.contains("Landlock ABI 0") && detail.contains("`sandbox: off`"), "{detail}");
+            assert_eq!(script.requests(), 0, "nothing was asked");
+        }
+    }
+}
+
+#[test]
+fn what_all_left_behind_when_they_died_together_is_ended_by_the_next_start() {
+    let sleep = "sleep\039431";
+    let (mut home, _script) =
+        home(As::WithoutNamespaces, &script(&["(setsid sleep 39431 &) >/dev/null 2>&1; sleep 39431"], 60_000));
+    let mut run = home.command(&RUN).env("LAB_KEY", KEY).spawn().expect("ukai runs");
+    wait::until("the command to run", || lives(sleep).then_some(()));
+    // Stopped first, so that none sees the other die.
+    let all: Vec<u32> = home.processes().into_iter().chain([run.id()]).collect();
+    for signal in [nix::sys::signal::SIGSTOP, nix::sys::signal::SIGKILL] {
+        for pid in &all {
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), signal).expect("signalled");
+        }
+    }
+    run.wait().expect("gone");
+    assert!(lives(sleep), "they go on with nobody above them");
+    let started = Instant::now();
+    home.as_whoever_tests();
+    let _server = home.serve();
+    wait::until("the commands to be gone", || (!lives(sleep)).then_some(()));
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+}
+
+fn check_no_key(folder: &Path) {
+    for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            check_no_key(&path);
+        } else if let Ok(bytes) = std::fs::read(&path) {
+            assert!(!bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes()), "{}", path.display());
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The tool host: a small process beside the worker that starts what a model asks for, confined, and ends it whole.
+//!
+//! Why not start commands from the worker? Its memory holds a key and a conversation, and a fork of it costs the more the
+//! larger they are. What confines a command must be entered by whoever starts it, and the worker itself needs the network.
+//! And somebody must be left who ends what a dead worker started. So the host is forked off first, before the worker has
+//! threads, keys or memory. It sleeps until the first command; a job that runs none pays for one fork.
+//!
+//! There is no handler here that waits: a call of a command blocks its own thread, on its own socket.
+
+pub mod fork;
+mod launch;
+mod packet;
+mod serve;
+mod spawn;
+pub mod tree;
+pub mod words;
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::sandbox::{Confine, Held};
+use words::{Exit, Kill, Order, Start, Word};
+
+/// The host, as the worker has it.
+pub struct Host {
+    line: OwnedFd,
+    pid: u32,
+    entered: Mutex<Entered>,
+}
+
+/// What this process is after [`begin`].
+pub enum Begun {
+    Worker(Host),
+    /// The host, whose life is over.
+    Host(ExitCode),
+}
+
+enum Entered {
+    Not,
+    /// What holds, or why nothing will ever be started.
+    Asked(Result<Held, String>),
+}
+
+/// A command under way.
+pub struct Running {
+    /// What it says: stdout and stderr in their order. Does not block.
+    pub output: OwnedFd,
+    answers: OwnedFd,
+}
+
+/// Forks the host off. Must come before the first thread.
+pub fn begin() -> io::Result<Begun> {
+    let (ours, theirs) = packet::line()?;
+    match fork::fork()? {
+        fork::Fork::Parent(pid) => {
+            drop(theirs);
+            Ok(Begun::Worker(Host { line: ours, pid, entered: Mutex::new(Entered::Not) }))
+        }
+        fork::Fork::Child => {
+            drop(ours);
+            // The token of the job is on stdin: it is not for this process.
+            let code = match close_stdin().and_then(|()| serve::serve(theirs)) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    tracing::error!(%error, "the tool host gives up");
+                    ExitCode::FAILURE
+                }
+            };
+            Ok(Begun::Host(code))
+        }
+    }
+}
+
+fn close_stdin() -> io::Result<()> {
+    let null = std::fs::File::open("/dev/null")?;
+    Ok(rustix::stdio::dup2_stdin(&null)?)
+}
+
+impl Host {
+    /// Has the host confine itself, once; what it has entered it never leaves. Blocks for a few milliseconds the first time.
+    pub fn enter(&self, confine: impl FnOnce() -> Option<Confine>) -> Result<Held, String> {
+        let mut entered = self.entered.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Entered::Asked(known) = &*entered {
+            return known.clone();
+        }
+        let said = self.ask(&Order::Enter { confine: confine() });
+        let held = match said {
+            Ok(Some(Word::Entered(held))) => Ok(held),
+            Ok(Some(Word::Refused { why })) => Err(why),
+            Ok(_) => Err("the tool host ended without a word".to_owned()),
+            Err(error) => Err(format!("the tool host cannot be reached: {error}")),
+        };
+        *entered = Entered::Asked(held.clone());
+        held
+    }
+
+    fn ask(&self, order: &Order) -> io::Result<Option<Word>> {
+        let (ours, theirs) = packet::line()?;
+        packet::send(&self.line, order, &[theirs.as_fd()])?;
+        drop(theirs);
+        Ok(packet::receive(&ours, &mut Vec::new())?.map(|(word, _)| word))
+    }
+
+    /// Starts a command. [`Host::enter`] has succeeded before.
+    pub fn start(&self, start: Start) -> io::Result<Running> {
+        let (ours, theirs) = packet::line()?;
+        let (output, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&output, true)?;
+        packet::send(&self.line, &Order::Start(start), &[write.as_fd(), theirs.as_fd()])?;
+        Ok(Running { output, answers: ours })
+    }
+
+    /// Ends all that was ever started and still lives. Blocks until nothing does.
+    pub fn end_all(&self, grace: Duration) -> io::Result<()> {
+        let entered = self.entered.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !matches!(&*entered, Entered::Asked(Ok(_))) {
+            return Ok(());
+        }
+        match self.ask(&Order::EndAll(Kill::within(grace)))? {
+            Some(Word::Ended) => Ok(()),
+            other => Err(io::Error::other(format!("the tool host said {other:?}"))),
+        }
+    }
+
+    /// The end of the host itself, waited for: nobody is to find an orphan. Whoever still hears a command out hears that
+    /// the host is lost.
+    pub fn close(&self) {
+        if let Err(error) = rustix::net::shutdown(&self.line, rustix::net::Shutdown::Both) {
+            tracing::warn!(%error, "the line to the tool host could not be closed");
+        }
+        let pid = rustix::process::Pid::from_raw(self.pid.cast_signed());
+        // It has no other reason to fail than that it is gone already.
+        let _ = rustix::process::waitpid(pid, rustix::process::WaitOptions::empty());
+    }
+}
+
+/// What a look at a running command brought.
+pub enum Look {
+    /// There is something to read.
+    Output,
+    Exited(Exit),
+    Refused(String),
+    /// All of it is gone.
+    Ended,
+    /// The host is gone, and everything with it.
+    Lost,
+    /// Nothing within the time.
+    Nothing,
+}
+
+impl Running {
+    /// Waits for output (where it is wanted) or for news, at most so long.
+    pub fn look(&self, wants_output: bool, within: Duration) -> io::Result<Look> {
+        let timeout = Timespec {
+            tv_sec: i64::try_from(within.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(within.subsec_nanos()),
+        };
+        let mut fds = vec![PollFd::new(&self.answers, PollFlags::IN)];
+        if wants_output {
+            fds.push(PollFd::new(&self.output, PollFlags::IN));
+        }
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(Look::Nothing),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if wants_output && !fds[1].revents().is_empty() {
+            return Ok(Look::Output);
+        }
+        Ok(match packet::receive(&self.answers, &mut Vec::new())? {
+            Some((Word::Exited(exit), _)) => Look::Exited(exit),
+            Some((Word::Refused { why }, _)) => Look::Refused(why),
+            Some((Word::Ended, _)) => Look::Ended,
+            Some((Word::Entered(_), _)) | None => Look::Lost,
+        })
+    }
+
+    /// TERM to all of it, KILL after the grace. [`Look::Ended`] follows when nothing of it lives.
+    pub fn kill(&self, grace: Duration) -> io::Result<()> {
+        packet::send(&self.answers, &Kill::within(grace), &[])
+    }
+}

@@ -1,0 +1,64 @@
+//! How a command is started: by a host that is confined itself, or where there are no namespaces by a child that is.
+//!
+//! With namespaces all that a host starts inherits what it has entered, and `posix_spawn` copies nothing. Without them a
+//! host that shared the confinement of its commands could be signalled by them, and what they left would have nobody who
+//! ends it. So there each command is confined on its own, in a copy of the host, which is small.
+
+use std::io::Write as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::{fs, io};
+
+use nix::sys::signal::SigSet;
+
+use super::fork::{self, Fork};
+use super::spawn;
+use super::words::Start;
+use crate::sandbox::{self, Confine};
+
+/// What it ends with when it could not be confined or started, as a shell does.
+const NOT_STARTED: i32 = 126;
+
+pub enum Launch {
+    /// What this process is confined by, they are.
+    Inherited,
+    Each(Confine),
+}
+
+impl Launch {
+    /// Returns the pid.
+    pub fn start(&self, start: &Start, output: BorrowedFd<'_>) -> io::Result<u32> {
+        match self {
+            Launch::Inherited => spawn::spawn(start, output),
+            Launch::Each(confine) => match fork::fork()? {
+                Fork::Parent(pid) => Ok(pid),
+                Fork::Child => {
+                    let error = become_command(start, output, confine);
+                    // Somebody reads it, or nobody wants to know.
+                    let _ = writeln!(io::stderr(), "ukai: the command was not started: {error}");
+                    std::process::exit(NOT_STARTED)
+                }
+            },
+        }
+    }
+}
+
+/// Returns only if it failed.
+fn become_command(start: &Start, output: BorrowedFd<'_>, confine: &Confine) -> io::Error {
+    let ready = || {
+        rustix::stdio::dup2_stdout(output)?;
+        rustix::stdio::dup2_stderr(output)?;
+        rustix::stdio::dup2_stdin(fs::File::open("/dev/null")?.as_fd())?;
+        nix::unistd::setsid()?;
+        std::env::set_current_dir(&start.workdir)?;
+        SigSet::empty().thread_set_mask()?;
+        sandbox::confine(confine, false, &mut Vec::new())
+    };
+    if let Err(error) = ready() {
+        return error;
+    }
+    let (name, args) = start.args.split_first().map_or(("", &[][..]), |(name, args)| (name.as_str(), args));
+    let env = start.env.iter().map(|(name, value)| (name, value));
+    Command::new(&start.program).arg0(name).args(args).env_clear().envs(env).exec()
+}

@@ -1,0 +1,103 @@
+//! One message, whole or not at all, with the descriptors that belong to it.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use ukai_protocol::codec;
+
+/// A command of 64 KiB with its environment. A packet above it is refused by who sends it.
+pub const PACKET_BYTES_MAX: usize = 192 * 1024;
+/// A pipe and a socket.
+const DESCRIPTORS_MAX: usize = 2;
+
+/// Two ends of a line that keeps messages apart.
+pub fn line() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}
+
+pub fn send(line: impl AsFd, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let bytes = codec::encode(message).map_err(io::Error::other)?;
+    if bytes.len() > PACKET_BYTES_MAX {
+        return Err(io::Error::other(format!("{} bytes do not fit one packet of {PACKET_BYTES_MAX}", bytes.len())));
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::Error::other("too many descriptors for one packet"));
+    }
+    loop {
+        match sendmsg(&line, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
+            sent => return Ok(sent.map(|_| ())?),
+        }
+    }
+}
+
+/// The next message. None: the other end is gone. Blocks unless the line does not.
+pub fn receive<T: DeserializeOwned>(line: impl AsFd, buffer: &mut Vec<u8>) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+    buffer.resize(PACKET_BYTES_MAX, 0);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        match recvmsg(&line, &mut [IoSliceMut::new(buffer)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            Err(Errno::CONNRESET) => return Ok(None),
+            received => break received?,
+        }
+    };
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Err(io::Error::other("a packet larger than any that is sent"));
+    }
+    let mut descriptors = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    let message = codec::decode(&buffer[..received.bytes]).map_err(io::Error::other)?;
+    Ok(Some((message, descriptors)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+
+    use super::*;
+
+    #[test]
+    fn a_message_arrives_with_its_descriptors_and_an_end_is_heard() {
+        let (ours, theirs) = line().expect("a line");
+        let (mut read, write) = std::io::pipe().expect("a pipe");
+        send(&ours, &"first".to_owned(), &[write.as_fd()]).expect("sent");
+        send(&ours, &"second".to_owned(), &[]).expect("sent");
+        drop((ours, write));
+        let mut buffer = Vec::new();
+        let (text, mut with): (String, _) = receive(&theirs, &mut buffer).expect("read").expect("a message");
+        assert_eq!((text.as_str(), with.len()), ("first", 1));
+        std::fs::File::from(with.remove(0)).write_all(b"through").expect("written");
+        let mut said = String::new();
+        read.read_to_string(&mut said).expect("read");
+        assert_eq!(said, "through");
+        let (text, with): (String, _) = receive(&theirs, &mut buffer).expect("read").expect("a message");
+        assert_eq!((text.as_str(), with.len()), ("second", 0));
+        assert!(receive::<String>(&theirs, &mut buffer).expect("an end").is_none());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_by_who_sends_it() {
+        let (ours, _theirs) = line().expect("a line");
+        let error = send(&ours, &"x".repeat(PACKET_BYTES_MAX + 1), &[]).expect_err("too large");
+        assert!(error.to_string().contains("do not fit"), "{error}");
+    }
+}

@@ -1,0 +1,153 @@
+//! seccomp: sockets, and the calls by which a process could see, hold or become another, or undo what confines it.
+//!
+//! A list of what is forbidden and not of what is allowed: compilers, browsers and databases run in here, and what the
+//! files layer closes needs no second lock. Forbidden calls fail as on a system that does not have them.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use nix::libc;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    sock_filter,
+};
+
+use ukai_protocol::policy::Network;
+
+/// Calls that no command needs, with any arguments.
+const FORBIDDEN: [i64; 42] = [
+    // Other processes.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_kcmp,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_perf_event_open,
+    // Another view of the files.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_fanotify_init,
+    libc::SYS_quotactl,
+    // Other namespaces.
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    // What goes past seccomp, or has been the way out before.
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_bpf,
+    libc::SYS_userfaultfd,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    // The machine.
+    libc::SYS_kexec_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_settimeofday,
+    libc::SYS_syslog,
+];
+
+const NAMESPACE_FLAGS: u64 = (libc::CLONE_NEWUSER
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWCGROUP) as u64;
+
+/// Installs the filter. No privilege is to be had any more when this is called.
+pub(super) fn forbid(network: Network) -> io::Result<()> {
+    let failed = |error: &dyn std::fmt::Display| io::Error::other(format!("seccomp: {error}"));
+    seccompiler::apply_filter(&program(network, libc::EPERM).map_err(|error| failed(&error))?)
+        .map_err(|error| failed(&error))?;
+    // A filter has one answer: what is to look as if the kernel did not know it is a second one.
+    seccompiler::apply_filter(&unknown_calls().map_err(|error| failed(&error))?).map_err(|error| failed(&error))
+}
+
+fn program(network: Network, errno: i32) -> Result<BpfProgram, seccompiler::BackendError> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = FORBIDDEN.into_iter().map(|call| (call, Vec::new())).collect();
+    let domain_is_not = |domains: &[i32]| {
+        let conditions = domains.iter().map(|domain| {
+            let domain = u64::try_from(*domain).unwrap_or(u64::MAX);
+            SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, domain)
+        });
+        SeccompRule::new(conditions.collect::<Result<Vec<_>, _>>()?)
+    };
+    // A path of a Unix socket is outside of Landlock: whoever listens there (docker, an agent of keys) acts for its owner.
+    match network {
+        Network::Off => rules.insert(libc::SYS_socket, Vec::new()),
+        Network::Loopback | Network::On => {
+            rules.insert(libc::SYS_socket, vec![domain_is_not(&[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK])?])
+        }
+    };
+    // A pair has no address.
+    rules.insert(libc::SYS_socketpair, vec![domain_is_not(&[libc::AF_UNIX])?]);
+    let flag = |argument| {
+        // Any of the bits: a rule for each.
+        let bits = (0..32).map(|bit| 1_u64 << bit).filter(|bit| NAMESPACE_FLAGS & bit != 0);
+        let conditions = bits.map(move |bit| {
+            SeccompRule::new(vec![SeccompCondition::new(
+                argument,
+                SeccompCmpArgLen::Qword,
+                SeccompCmpOp::MaskedEq(bit),
+                bit,
+            )?])
+        });
+        conditions.collect::<Result<Vec<_>, _>>()
+    };
+    rules.insert(libc::SYS_clone, flag(0)?);
+    let ioctl = |request: u64| {
+        SeccompRule::new(vec![SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, request)?])
+    };
+    // Typing into the terminal of somebody else.
+    rules.insert(libc::SYS_ioctl, vec![ioctl(libc::TIOCSTI)?, ioctl(libc::TIOCLINUX)?]);
+    let errno = SeccompAction::Errno(errno.cast_unsigned());
+    let arch = std::env::consts::ARCH.try_into()?;
+    let filter: BpfProgram = SeccompFilter::new(rules, SeccompAction::Allow, errno, arch)?.try_into()?;
+    Ok(without_x32(filter))
+}
+
+/// clone3 hides its flags from a filter; a library that hears that there is none uses clone.
+fn unknown_calls() -> Result<BpfProgram, seccompiler::BackendError> {
+    let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let errno = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
+    SeccompFilter::new(rules, SeccompAction::Allow, errno, std::env::consts::ARCH.try_into()?)?.try_into()
+}
+
+/// On x86-64 each call has a second number (the x32 ABI, same architecture to the filter), which would pass all of it.
+fn without_x32(program: BpfProgram) -> BpfProgram {
+    if std::env::consts::ARCH != "x86_64" {
+        return program;
+    }
+    const X32: u32 = 0x4000_0000;
+    // linux/bpf_common.h: load a word, jump if greater or equal, return.
+    const LOAD: u16 = 0x20;
+    const JUMP_IF_GE: u16 = 0x35;
+    const RETURN: u16 = 0x06;
+    let errno = 0x0005_0000 | libc::ENOSYS.cast_unsigned();
+    let mut guarded = vec![
+        sock_filter { code: LOAD, jt: 0, jf: 0, k: 0 },
+        sock_filter { code: JUMP_IF_GE, jt: 0, jf: 1, k: X32 },
+        sock_filter { code: RETURN, jt: 0, jf: 0, k: errno },
+    ];
+    guarded.extend(program);
+    guarded
+}

@@ -1,0 +1,176 @@
+//! The commands of a job: one place that knows the host, what confines them, their environment, and which go on in the
+//! background.
+
+mod confine;
+mod environment;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ukai_protocol::id::JobId;
+use ukai_protocol::job::JobSpec;
+
+use super::background::Background;
+use crate::host::words::Start;
+use crate::host::{Host, Running, tree};
+use crate::permission::Permission;
+use crate::sandbox::{self, Held};
+
+/// Commands in the background at a time: each has a thread that listens to it.
+pub const BACKGROUND_MAX: usize = 8;
+/// Where a shell is looked for; the owner's PATH is for what it runs.
+pub const SHELLS: [&str; 4] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/run/current-system/sw/bin/bash"];
+
+/// All that commands of one job have in common.
+pub struct Shells {
+    /// None: in a process that starts no commands.
+    host: Option<(Host, About)>,
+    started: AtomicU64,
+    background: Mutex<BTreeMap<String, Arc<Background>>>,
+}
+
+/// What of a job its commands depend on.
+pub struct About {
+    pub job: JobId,
+    pub spec: JobSpec,
+    pub permission: Arc<Permission>,
+    /// Of the job's own folder, where only its worker writes.
+    pub outputs: PathBuf,
+    /// What the supervisor passes on besides the usual.
+    pub env: Vec<(String, String)>,
+    /// From TERM to KILL.
+    pub grace: Duration,
+}
+
+impl About {
+    /// Where commands may leave what nobody needs.
+    fn temp(&self) -> PathBuf {
+        self.outputs.parent().unwrap_or(&self.outputs).join("tmp")
+    }
+}
+
+impl Shells {
+    #[must_use]
+    pub fn new(host: Host, about: About) -> Self {
+        Shells { host: Some((host, about)), ..Shells::none() }
+    }
+
+    /// For a process that starts no commands.
+    #[must_use]
+    pub fn none() -> Self {
+        Shells { host: None, started: AtomicU64::new(0), background: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// From TERM to KILL.
+    #[must_use]
+    pub fn grace(&self) -> Duration {
+        self.host.as_ref().map_or(Duration::ZERO, |(_, about)| about.grace)
+    }
+
+    /// Starts a command line in the workdir. The error is for the model.
+    pub fn start(&self, command: &str) -> Result<Running, String> {
+        let bash =
+            bash().ok_or("there is no bash on this machine, and a command is judged as bash reads it; install it")?;
+        self.enter()?;
+        let (host, about) = self.host.as_ref().ok_or(NO_HOST)?;
+        let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut env = environment::of(about, &about.temp());
+        env.push((tree::MARK.to_owned(), format!("{}/{number}", about.job)));
+        let args = ["bash", "--noprofile", "--norc", "-c", command].map(str::to_owned).to_vec();
+        let workdir = about.permission.places().real_workdir().to_owned();
+        host.start(Start { program: bash.to_owned(), args, env, workdir })
+            .map_err(|error| format!("the command could not be started: {error}"))
+    }
+
+    /// Whether commands can be confined at all. Costs nothing where Landlock alone suffices: then nothing is entered yet.
+    pub fn check(&self) -> Result<(), String> {
+        let Some((_, about)) = &self.host else { return Ok(()) };
+        if !about.spec.policy.sandbox.on || sandbox::landlock_abi() >= sandbox::LANDLOCK_ABI_MIN {
+            return Ok(());
+        }
+        self.enter().map(drop)
+    }
+
+    /// Has the host confine itself, at the first command. What then holds, or why no command will ever start.
+    pub fn enter(&self) -> Result<Held, String> {
+        let (host, about) = self.host.as_ref().ok_or(NO_HOST)?;
+        let temp = about.temp();
+        let made = ukai_protocol::disk::create_dir(&temp);
+        made.map_err(|error| format!("the job's folder for temporary files, {}: {error}", temp.display()))?;
+        host.enter(|| confine::of(about, &temp))
+    }
+
+    /// Takes a command into the background and names it.
+    pub fn keep(&self, running: Running, outputs: &Path) -> Result<String, String> {
+        let mut background = self.background();
+        background.retain(|_, shell| !shell.is_over_and_told());
+        if background.len() >= BACKGROUND_MAX {
+            let names: Vec<&str> = background.keys().map(String::as_str).collect();
+            let names = names.join(", ");
+            return Err(format!(
+                "{BACKGROUND_MAX} commands are in the background already ({names}); read or end one of them first"
+            ));
+        }
+        let name = format!("bash_{}", self.started.load(Ordering::Relaxed));
+        let shell = Background::listen(running, outputs, self.grace())
+            .map_err(|error| format!("the command could not be listened to and was ended: {error}"))?;
+        background.insert(name.clone(), shell);
+        Ok(name)
+    }
+
+    /// One that is in the background; the error names those that are.
+    pub fn find(&self, name: &str) -> Result<Arc<Background>, String> {
+        let background = self.background();
+        background.get(name).cloned().ok_or_else(|| {
+            let names: Vec<&str> = background.keys().map(String::as_str).collect();
+            let there =
+                if names.is_empty() { "There is none".to_owned() } else { format!("There are {}", names.join(", ")) };
+            format!(
+                "no command in the background has the id `{name}`. {there}; one ends with the process that started it."
+            )
+        })
+    }
+
+    /// Whether anything was ever started.
+    #[must_use]
+    pub fn has_started(&self) -> bool {
+        self.started.load(Ordering::Relaxed) > 0
+    }
+
+    /// Ends all that was started and still lives, and takes away what it left in the temporary folder. Blocks.
+    pub fn end_all(&self) -> io::Result<()> {
+        if !self.has_started() {
+            return Ok(());
+        }
+        let Some((host, about)) = &self.host else { return Ok(()) };
+        host.end_all(about.grace)?;
+        match std::fs::remove_dir_all(about.temp()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The end of the host, and of everything with it; nothing can be started any more. Blocks until it is gone.
+    pub fn close(&self) {
+        if let Some((host, _)) = &self.host {
+            host.close();
+        }
+    }
+
+    /// Nothing panics while it is held.
+    fn background(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Background>>> {
+        self.background.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The shell of this machine, if it has one.
+#[must_use]
+pub fn bash() -> Option<&'static Path> {
+    SHELLS.iter().map(Path::new).find(|path| path.is_file())
+}
+
+const NO_HOST: &str = "this process starts no commands";
