@@ -156,7 +156,9 @@ const ROWS: &[Row] = &[
 /// Whether a command changes nothing, and its redirects left aside runs nothing but itself.
 #[must_use]
 pub fn is_read_only(command: &Simple) -> bool {
-    let safe = |(name, _): &(String, Word)| environment::is_harmless(name);
+    // `IFS=, read a b`: for that one reading.
+    let reads = command.words.first().is_some_and(|word| word.is("read"));
+    let safe = |(name, _): &(String, Word)| environment::is_harmless(name) || reads && name == "IFS";
     let Some((first, rest)) = command.words.split_first() else {
         // Variables of the shell itself; what is bad among them makes the reading opaque.
         return true;

@@ -88,6 +88,15 @@ impl CommandRule {
         if self.is_any() {
             return Hit::Yes;
         }
+        let mut program = head.split_whitespace();
+        let Some(first) = program.next() else { return Hit::No };
+        let rest: Vec<&str> = program.collect();
+        let fits = |name: &str| starred(first, name);
+        let is_it = fits(&base) || command.program().is_some_and(|written| fits(&written));
+        // A star in the first word of a rule may cross the blank behind it.
+        if !is_it && !first.contains('*') {
+            return Hit::No;
+        }
         let mut named = command.words.clone();
         if let Some(first) = named.first_mut() {
             *first = Word::of(&base);
@@ -95,11 +104,7 @@ impl CommandRule {
         if self.matches(&shown(&command.words)) || self.matches(&shown(&named)) {
             return Hit::Yes;
         }
-        let mut program = head.split_whitespace();
-        let Some(first) = program.next() else { return Hit::No };
-        let rest: Vec<&str> = program.collect();
-        let fits = |name: &str| starred(first, name);
-        if !fits(&base) && !command.program().is_some_and(|written| fits(&written)) {
+        if !is_it {
             return Hit::No;
         }
         let mut hit = by_words(&base, &rest, tail, &named[1..]);

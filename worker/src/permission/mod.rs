@@ -162,7 +162,7 @@ impl Permission {
 
     /// The verdict on a command line, as long as there is a tool that runs it.
     fn command_verdict(&self, lists: &Lists, text: &str) -> Judgement {
-        let judgement = self.judge_command(lists, &self.read_command(text));
+        let judgement = self.judge_text(lists, text);
         if judgement.verdict == policy::Verdict::Allow && !registry::is_built("Bash") {
             let why = format!("it would be allowed, but this version of ukai cannot carry out `Bash`. {INSTEAD}");
             return Judgement::deny(Source::Default, why);
@@ -170,11 +170,20 @@ impl Permission {
         judgement
     }
 
+    fn judge_text(&self, lists: &Lists, text: &str) -> Judgement {
+        if text.contains('\0') || text.len() > COMMAND_BYTES_MAX {
+            let why = "the command line holds a NUL character, or is longer than a shell can be given. Put what is long \
+                       into a file, and name the file.";
+            return Judgement::deny(Source::Default, why);
+        }
+        self.judge_command(lists, &self.read_command(text))
+    }
+
     /// The verdict on a command line, whether or not a tool is there to run it.
     #[cfg(test)]
     fn judge_bash(&self, text: &str) -> Judgement {
         match &self.rules {
-            Ok(lists) => self.judge_command(lists, &self.read_command(text)),
+            Ok(lists) => self.judge_text(lists, text),
             Err(place) => policy_error(place),
         }
     }
@@ -253,6 +262,9 @@ impl Permission {
         }
     }
 }
+
+/// What the kernel takes as one argument.
+const COMMAND_BYTES_MAX: usize = 128 * 1024;
 
 const NO_ONE: &str =
     "and there is no one to ask. Go on with what is allowed, or say in your answer what you would have done.";

@@ -80,7 +80,12 @@ pub fn touches(command: &Simple) -> Touches {
         }
         name => match ROWS.iter().find(|row| row.names.contains(&name)) {
             Some(row) => row.touches(rest, &mut found),
-            None => any(rest, &mut found),
+            None => {
+                any(rest, &mut found);
+                if is_interpreter(name) {
+                    rest.iter().for_each(|word| code(word, &mut found));
+                }
+            }
         },
     }
     found
@@ -90,6 +95,23 @@ pub fn touches(command: &Simple) -> Touches {
 fn any(words: &[Word], found: &mut Touches) {
     for word in words {
         found.add(Kind::Any, false, word);
+    }
+}
+
+fn is_interpreter(name: &str) -> bool {
+    ["python", "node", "perl", "ruby", "php", "lua", "deno", "bun", "ed", "ex", "vim"]
+        .iter()
+        .any(|head| name.starts_with(head))
+}
+
+/// Files that a program in a word may name: what stands in it between quotes, blanks and brackets, and looks like one.
+fn code(word: &Word, found: &mut Touches) {
+    const NAMES_MAX: usize = 64;
+    let text = word.head();
+    let parts = text.split(|c: char| c.is_whitespace() || "\"'`;,(){}<>=|&".contains(c));
+    let named = parts.filter(|part| part.len() > 1 && (part.starts_with(['.', '~']) || part.contains('/')));
+    for part in named.take(NAMES_MAX) {
+        found.add(Kind::Any, false, &Word::of(part));
     }
 }
 
@@ -148,6 +170,9 @@ impl Row {
                     _ => given("ef", &["regexp", "expression", "file"]),
                 };
                 if !script {
+                    if matches!(name, "sed" | "awk") {
+                        operands.iter().take(1).for_each(|word| code(word, found));
+                    }
                     operands = operands.get(1..).unwrap_or_default();
                 }
                 let in_place = match name {
@@ -214,10 +239,12 @@ impl Row {
         let moves = matches!(self.mode, Mode::Moves);
         for source in sources {
             // A link opens all that is below what it names.
-            found.add(if moves { Kind::Write } else { Kind::Read }, deep || moves || name == "ln", source);
-            if moves {
-                found.add(Kind::Read, true, source);
+            // What is written through it later cannot be seen here.
+            let links = name == "ln" || name == "cp" && (options.has("sl") || options.has_long("symbolic-link"));
+            if moves || links {
+                found.add(Kind::Write, true, source);
             }
+            found.add(Kind::Read, deep || moves || links, source);
             // Into a folder, under its own name.
             let mut inside = target.clone();
             inside.atoms.push(Atom::Char('/'));

@@ -72,7 +72,8 @@ pub(super) fn named(simple: &Simple) -> String {
 
 /// The words of a text that could not be read, quotes taken away, line by line and command by command.
 pub(super) fn words_of(text: &str) -> Vec<Vec<Word>> {
-    let plain: String = text.replace("\\\n", " ").chars().filter(|c| !matches!(c, '\\' | '\'' | '"')).collect();
+    let text = unescaped(&text.replace("\\\n", "").replace("$'", "").replace("$\"", ""));
+    let plain: String = text.chars().filter(|c| !matches!(c, '\\' | '\'' | '"')).collect();
     let segments = plain.split([';', '|', '&', '\n', '\r']);
     let words = segments.map(|segment| {
         let words = segment.split(|c: char| c.is_whitespace() || "(){}<>`$,=!".contains(c));
@@ -91,4 +92,28 @@ pub(super) fn suspects_in(segments: &[Vec<Word>]) -> Vec<Simple> {
         }
     }
     suspects
+}
+
+/// The text with `\x72` and `\162` as the characters that they may stand for.
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        let (before, behind) = rest.split_at(at);
+        out.push_str(before);
+        let code = behind.get(1..).unwrap_or_default();
+        let (skip, radix, most) = if code.starts_with('x') { (2, 16, 2) } else { (1, 8, 3) };
+        let digits: String = code.chars().skip(skip - 1).take(most).take_while(|c| c.is_digit(radix)).collect();
+        match u8::from_str_radix(&digits, radix) {
+            Ok(byte) if byte.is_ascii() && byte != 0 => {
+                out.push(char::from(byte));
+                rest = behind.get(skip + digits.len()..).unwrap_or_default();
+            }
+            _ => {
+                out.push('\\');
+                rest = code;
+            }
+        }
+    }
+    out + rest
 }

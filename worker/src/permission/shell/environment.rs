@@ -82,7 +82,6 @@ const HARMLESS: &[&str] = &[
     "GIT_OPTIONAL_LOCKS",
     "GIT_TERMINAL_PROMPT",
     "LANG",
-    "LANGUAGE",
     "LC_ALL",
     "LC_COLLATE",
     "LC_CTYPE",

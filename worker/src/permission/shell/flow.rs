@@ -216,7 +216,7 @@ impl Flow<'_> {
                     _ => self.doubt("`printf` may set a name that is not known"),
                 }
             }
-            "test" | "[" if rest.iter().any(|word| word.is("-v") || word.is("-R")) => {
+            "test" | "[" if tests_a_name(rest) => {
                 self.doubt("a test that computes a name");
             }
             "set" => {
@@ -265,6 +265,17 @@ impl Flow<'_> {
         // As the shell does: by the text, links are not followed for `..`.
         dirs.iter().map(|dir| normalize(&dir.join(&target))).collect()
     }
+}
+
+/// Whether a test may turn out to be `-v NAME` or `-R NAME`: such a name is computed, and may hold a command.
+fn tests_a_name(words: &[Word]) -> bool {
+    const BINARY: [&str; 14] =
+        ["=", "==", "!=", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef", "-a", "-o"];
+    let binary = |word: &Word| BINARY.iter().any(|operator| word.is(operator)) || word.is("]");
+    let splits = |word: &Word| word.is_unknown() && word.may_split() || word.begins_with_glob();
+    words.iter().any(|word| word.is("-v") || word.is("-R") || splits(word))
+        // An unknown word in front of another is an operator, if it looks like one when it runs.
+        || words.windows(2).any(|pair| pair[0].may_be_flag() && pair[0].is_unknown() && !binary(&pair[1]))
 }
 
 /// What a command writes to the pipe behind it, where that is known to the letter.

@@ -137,3 +137,42 @@ fn what_is_refused_without_need_is_known_by_name() {
         assert_ne!(decision, "allow", "{command} is allowed by {source}: take it off the list");
     }
 }
+
+/// Prints what becomes of each line of the file that `UKAI_LINES` names; `⏎` is a newline.
+#[test]
+#[ignore = "for a person who tries command lines"]
+fn lines_of_a_file() {
+    let world = world();
+    let file = std::env::var("UKAI_LINES").expect("UKAI_LINES names a file");
+    let policy = std::env::var("UKAI_POLICY").unwrap_or_else(|_| "shipped".to_owned());
+    let permission = world.permission(&named(&world, &policy), "work");
+    for line in std::fs::read_to_string(file).expect("a file").lines() {
+        let judgement = permission.judge_bash(&line.replace('⏎', "\n"));
+        println!("{}\t{line}\t{:?} {}", word(&judgement), judgement.source, judgement.why);
+    }
+}
+
+/// The cost of a verdict, printed; the bound is generous because machines differ.
+#[test]
+fn a_verdict_is_cheap() {
+    let world = world();
+    let permission = world.permission(&named(&world, "build"), "work");
+    for line in [
+        "ls -la src",
+        "cd src && cargo test -p x 2>&1 | tail -20",
+        "git log --oneline -5 && git status --short",
+        "for f in a b c; do echo \"$f\"; wc -l a.txt; done",
+        "git commit -m \"$(cat <<'E'\nA change\n\nand why\nE\n)\"",
+        "timeout 60 bash -c 'cat a.txt | sort | uniq -c | head'",
+    ] {
+        const ROUNDS: u32 = 50;
+        permission.judge_bash(line);
+        let begun = std::time::Instant::now();
+        for _ in 0..ROUNDS {
+            permission.judge_bash(line);
+        }
+        let each = begun.elapsed() / ROUNDS;
+        println!("{each:?}\t{line}");
+        assert!(each < std::time::Duration::from_millis(20), "{each:?} for {line}");
+    }
+}

@@ -12,7 +12,7 @@ use std::process::Command;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use super::{Path, symlink};
+use super::{Path, Permission, Policy, Source, Verdict, policy, symlink};
 use crate::permission::shell::word::{Atom, Word};
 use crate::permission::shell::{self, Simple};
 
@@ -433,6 +433,21 @@ fn was_read(commands: &[Simple], argv: &[String]) -> bool {
     })
 }
 
+fn rules() -> Policy {
+    let rules = |texts: &[&str]| texts.iter().map(|text| policy::Rule::new(*text, "/")).collect();
+    Policy {
+        allow: rules(&["Bash(a:*)", "Bash(c:*)", "Bash(make:*)", "Bash(f1)", "Write"]),
+        deny: rules(&["Bash(rm -rf:*)", "Bash(rm --force:*)"]),
+        ..Policy::default()
+    }
+}
+
+/// Whether this is what the policy denies: `rm` with `--force`, or `-rf`, before a `--`.
+fn removes(call: &[String]) -> bool {
+    let flags = call.iter().skip(1).take_while(|word| *word != "--");
+    call.first().is_some_and(|name| name == "rm") && flags.into_iter().any(|word| word == "-rf" || word == "--force")
+}
+
 #[test]
 fn what_runs_is_among_what_was_read() {
     let lab = Lab::new();
@@ -449,6 +464,9 @@ fn what_runs_is_among_what_was_read() {
     };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let (clear, opaque, ran) = (std::cell::Cell::new(0), std::cell::Cell::new(0), std::cell::Cell::new(0));
+    let allowed = std::cell::Cell::new(0);
+    let permission = Permission::new(&rules(), &lab.top.join("work"), &lab.top.join("home"), &lab.top.join("out"));
+    assert_eq!(permission.broken(), None);
     let reasons = std::cell::RefCell::new(std::collections::BTreeMap::<&str, usize>::new());
     let limit = if cases > CASES { std::time::Duration::MAX } else { TIME_MAX };
     let begun = std::time::Instant::now();
@@ -458,18 +476,26 @@ fn what_runs_is_among_what_was_read() {
         }
         let text = made(&tape);
         let reading = shell::read(&text, &lab.top.join("work"), &lab.top.join("home"));
+        let (calls, refused) = lab.run(&text);
+        // What is denied is denied, however it is written and whether or not it can be read.
+        let denied = permission.judge_bash(&text);
+        for call in calls.iter().filter(|call| removes(call)) {
+            let by_rule = denied.verdict == Verdict::Deny && matches!(denied.source, Source::Rule { .. });
+            prop_assert!(by_rule, "{call:?} ran, and is not denied, of:\n{text}\n{denied:?}");
+        }
+        if denied.verdict == Verdict::Allow {
+            allowed.set(allowed.get() + 1);
+            for call in &calls {
+                let rightly = call.first().is_some_and(|name| ["a", "c", "make", "ls", "cat"].contains(&name.as_str()));
+                prop_assert!(rightly, "{call:?} ran, and was allowed by no rule, of:\n{text}");
+            }
+        }
         if reading.opaque.is_some() {
             opaque.set(opaque.get() + 1);
-            if std::env::var_os("UKAI_FUZZ_SHOW")
-                .is_some_and(|why| Some(why.as_os_str()) == reading.opaque.map(std::ffi::OsStr::new))
-            {
-                println!("=====\n{text}");
-            }
             *reasons.borrow_mut().entry(reading.opaque.unwrap_or_default()).or_insert(0) += 1;
             return Ok(());
         }
         clear.set(clear.get() + 1);
-        let (calls, refused) = lab.run(&text);
         prop_assert!(refused.is_none(), "bash refuses what was read for certain: {refused:?}\n{text}");
         for call in calls {
             ran.set(ran.get() + 1);
@@ -479,7 +505,7 @@ fn what_runs_is_among_what_was_read() {
         Ok(())
     });
     println!("{} read for certain, {} opaque, {} calls compared", clear.get(), opaque.get(), ran.get());
-    println!("opaque: {:?}", reasons.borrow());
+    println!("{} allowed; opaque: {:?}", allowed.get(), reasons.borrow());
     if let Err(failure) = found {
         let text = failure.to_string();
         panic!("{}", text.split("minimal failing input").next().unwrap_or_default());

@@ -116,6 +116,10 @@ impl<'a> Parser<'a> {
         }
         let raw = self.at;
         let word = self.word(line)?;
+        let digits_only = self.text[raw..self.at].bytes().all(|byte| byte.is_ascii_digit());
+        if digits_only && self.rest().starts_with(['<', '>']) {
+            return Err("a descriptor stands where a target should");
+        }
         match op {
             "<<" | "<<-" => {
                 let written = &self.text[raw..self.at];
