@@ -86,6 +86,14 @@ pub fn become_program(program: &Path, args: &[OsString]) -> io::Error {
     Command::new(program).args(args).env_clear().envs(own_environment()).exec()
 }
 
+/// Becomes a program that is not ours, under this name (its first argument) and in exactly this environment. Returns only if
+/// that failed.
+pub fn become_other(program: &Path, args: &[String], env: &[(String, String)]) -> io::Error {
+    let (name, args) = args.split_first().map_or(("", &[][..]), |(name, args)| (name.as_str(), args));
+    let env = env.iter().map(|(name, value)| (name, value));
+    Command::new(program).arg0(name).args(args).env_clear().envs(env).exec()
+}
+
 /// The identity of a live process, or None if there is none with this pid.
 #[must_use]
 pub fn mark(pid: u32) -> Option<ProcessMark> {

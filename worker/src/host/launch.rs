@@ -6,11 +6,10 @@
 
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
 use std::{fs, io};
 
 use nix::sys::signal::SigSet;
+use ukai_protocol::process;
 
 use super::fork::{self, Fork};
 use super::spawn;
@@ -58,7 +57,5 @@ fn become_command(start: &Start, output: BorrowedFd<'_>, confine: &Confine) -> i
     if let Err(error) = ready() {
         return error;
     }
-    let (name, args) = start.args.split_first().map_or(("", &[][..]), |(name, args)| (name.as_str(), args));
-    let env = start.env.iter().map(|(name, value)| (name, value));
-    Command::new(&start.program).arg0(name).args(args).env_clear().envs(env).exec()
+    process::become_other(&start.program, &start.args, &start.env)
 }

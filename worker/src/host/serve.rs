@@ -57,10 +57,7 @@ pub fn serve(line: OwnedFd) -> io::Result<()> {
     let (Order::Enter { confine }, Some(answers)) = (order, with.pop()) else {
         return Err(io::Error::other("the first order was not to enter"));
     };
-    let namespaces = match &confine {
-        None => None,
-        Some(confine) => Some(Namespaces { network: confine.network }.leave()),
-    };
+    let namespaces = confine.as_ref().map(|confine| Namespaces { network: confine.network }.leave());
     if let Some(Ok(())) = namespaces {
         // The next one forked is the init of the new namespaces; this one only waits for it.
         match fork::fork()? {
