@@ -207,7 +207,7 @@ fn a_command_reaches_nothing_that_is_not_the_jobs() {
             "echo x > .git/hooks/pre-commit; mv .git moved".to_owned(),
             "cat .env; echo x > .env; rm -f .env".to_owned(),
             "cat /etc/shadow /etc/gshadow; ls /root; mount -t tmpfs none /mnt; unshare -U true".to_owned(),
-            format!("cat {{state}}/supervisor/* {{state}}/runs/*/*.json* | head -c 300; echo x > {{state}}/x"),
+            "cat {state}/supervisor/* {state}/runs/*/*.json* | head -c 300; echo x > {state}/x".to_owned(),
             "ulimit -c; echo still here".to_owned(),
         ];
         let mut home = Home::new();
@@ -323,7 +323,7 @@ fn a_kernel_that_can_confine_nothing_starts_no_job_unless_that_is_said() {
 
 #[test]
 fn what_all_left_behind_when_they_died_together_is_ended_by_the_next_start() {
-    let sleep = "sleep\039431";
+    let sleep = "sleep\x0039431";
     let (mut home, _script) =
         home(As::WithoutNamespaces, &script(&["(setsid sleep 39431 &) >/dev/null 2>&1; sleep 39431"], 60_000));
     let mut run = home.command(&RUN).env("LAB_KEY", KEY).spawn().expect("ukai runs");
