@@ -127,10 +127,10 @@ impl Sinks {
         &self.redactor
     }
 
-    /// For how long an earlier process was asked to leave that sink alone.
+    /// For how long an earlier process was asked to leave that sink alone, configured as it is now.
     #[must_use]
-    pub fn left_to_wait(&self, sink: &str) -> Option<Duration> {
-        self.cursors.left_to_wait(sink, SystemTime::now())
+    pub fn left_to_wait(&self, sink: &str, identity: &str) -> Option<Duration> {
+        self.cursors.left_to_wait(sink, identity, SystemTime::now())
     }
 
     /// Begins a sink, with what it owes. One that died and is configured as it was then is not begun.

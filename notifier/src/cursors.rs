@@ -2,6 +2,9 @@
 //!
 //! It is written after each delivered message at once, and a crash in between tells that message twice. A file that does
 //! not verify is put aside, and every sink then owes the last day: twice is better than never.
+//!
+//! On a disk that is full, what was told would be told again with every restart, and restarts are many then: a reserve
+//! lies beside the file, and makes room for it.
 
 pub mod ledger;
 
@@ -22,6 +25,8 @@ use ledger::{DeadSink, Ledger, OWED_FOR_MS, SinkCursors};
 const SCHEMA: u64 = 1;
 /// Three sinks, a hundred thousand jobs of the last day each.
 const CURSORS_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// The least that is kept for a disk that is full; else twice the file.
+const RESERVE_BYTES_MIN: u64 = 64 * 1024;
 /// A thousand lines of the log are worth one write.
 const SAVE_DELAY: Duration = Duration::from_secs(1);
 
@@ -84,11 +89,15 @@ impl Cursors {
         kept
     }
 
-    /// Before it begins: for how long it must not be asked.
+    /// Before it begins: for how long it must not be asked, if it is configured as it was when it said so.
     #[must_use]
-    pub fn left_to_wait(&self, sink: &str, clock: SystemTime) -> Option<Duration> {
+    pub fn left_to_wait(&self, sink: &str, identity: &str, clock: SystemTime) -> Option<Duration> {
         let state = self.lock();
-        let until_ms = Ledger::recall(state.absent.get(sink)?.clone(), ms(clock)).kept.wait_until_ms;
+        let kept = Ledger::recall(state.absent.get(sink)?.clone(), ms(clock)).kept;
+        if kept.wait_of.is_some_and(|of| of != identity) {
+            return None;
+        }
+        let until_ms = kept.wait_until_ms;
         Some(Duration::from_millis(until_ms.saturating_sub(ms(clock)))).filter(|left| !left.is_zero())
     }
 
@@ -118,12 +127,21 @@ impl Cursors {
         }
     }
 
-    /// What a sink's filter has to know later, and for how long it must not be asked.
-    pub fn remember(&self, sink: &str, filter: Memory, wait: Option<Duration>, clock: SystemTime) {
-        let wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    /// What a sink's filter has to know later.
+    pub fn remember(&self, sink: &str, filter: Memory) {
         if let Some(ledger) = self.lock().ledgers.get_mut(sink) {
             ledger.kept.filter = filter;
-            ledger.kept.wait_until_ms = wait_ms.map_or(0, |wait_ms| ms(clock).saturating_add(wait_ms));
+        }
+    }
+
+    /// For how long a sink must not be asked. `identity`: of what it is configured with.
+    pub fn wait(&self, sink: &str, left: Option<Duration>, identity: Option<String>, clock: SystemTime) {
+        let left_ms = left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+        if let Some(ledger) = self.lock().ledgers.get_mut(sink) {
+            let kept = &mut ledger.kept;
+            kept.wait_until_ms = left_ms.map_or(0, |left_ms| ms(clock).saturating_add(left_ms));
+            kept.wait_left_ms = left_ms;
+            kept.wait_of = identity.filter(|_| left.is_some());
         }
     }
 
@@ -193,12 +211,43 @@ impl Cursors {
         for cursors in sinks.values_mut() {
             cursors.jobs.retain(|_, cursor| cursor.seq > 0);
         }
-        disk::write_atomic(&self.path, &encode(sinks)?)
+        let bytes = encode(sinks)?;
+        let reserve = reserve(&self.path);
+        match disk::write_atomic(&self.path, &bytes) {
+            Err(error) if is_out_of_space(&error) => {
+                disk::remove_file(&reserve)?;
+                disk::write_atomic(&self.path, &bytes)?;
+            }
+            other => other?,
+        }
+        // The file that was replaced has left its room. Where somebody else has it already, the next write tries again.
+        if let Err(error) = keep_free(&reserve, RESERVE_BYTES_MIN.max(2 * bytes.len() as u64)) {
+            tracing::debug!(%error, "no room can be kept free for {}", self.path.display());
+        }
+        Ok(())
     }
 
     /// Nothing panics while it is held.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Beside the file it is kept for.
+fn reserve(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".reserve");
+    PathBuf::from(name)
+}
+
+fn is_out_of_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn keep_free(reserve: &Path, bytes: u64) -> io::Result<()> {
+    match reserve.metadata() {
+        Ok(kept) if kept.len() >= bytes => Ok(()),
+        _ => disk::allocate(reserve, bytes),
     }
 }
 

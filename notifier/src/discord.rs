@@ -4,6 +4,7 @@
 //! out, however long and however often, and none is asked for when it said that nothing remains. What it does not know
 //! (404) or refuses (401) is dead until the address is another one. The address is a secret: who has it writes there.
 
+mod wait;
 mod words;
 
 use std::fmt;
@@ -29,12 +30,8 @@ const API_VERSION: &str = "v10";
 const TRIES: u32 = 5;
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Of an answer: Discord's own are some hundred bytes; what stands before it may send a page.
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// For a 429 that does not say how long.
-const WAIT_DEFAULT: Duration = Duration::from_secs(60);
-/// What a clock can hold, far beyond the life of any process: a wait is not clipped, and does not overflow.
-const WAIT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+/// Of an answer: the message as it came in, 8,000 characters at six bytes each, and as much again around them.
+const ANSWER_BYTES_MAX: usize = 128 * 1024;
 const CERT_FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// Why an address is not used. It does not stand in any of these.
@@ -59,6 +56,8 @@ pub struct Discord {
     demo: bool,
     /// It asked not to be asked before.
     not_before: Option<Instant>,
+    /// The least that is waited after a 429.
+    floor: Duration,
     /// What the last try came to.
     trouble: Trouble,
 }
@@ -97,13 +96,14 @@ impl Discord {
             _ => return Err(WebhookError::NotSafe),
         }
         pin_version(&mut url);
-        let identity = blake3::hash(webhook.expose().trim().as_bytes()).to_hex().to_string();
+        let identity = identity(webhook);
         // With `wait`, Discord says whether the message is there. What else stands in the query (`thread_id`) stays.
         let others: Vec<(String, String)> =
             url.query_pairs().filter(|(key, _)| key != "wait").map(|(key, value)| (key.into(), value.into())).collect();
         url.query_pairs_mut().clear().extend_pairs(others).append_pair("wait", "true");
         let not_before = left_to_wait.and_then(|left| push::now().checked_add(left));
-        Ok(Discord { client: client()?, url, identity, redactor, demo, not_before, trouble: Trouble::default() })
+        let (client, floor, trouble) = (client()?, wait::FLOOR, Trouble::default());
+        Ok(Discord { client, url, identity, redactor, demo, not_before, floor, trouble })
     }
 
     async fn ask(&mut self, body: &Value) -> Answer {
@@ -117,23 +117,26 @@ impl Discord {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let reset_after = header("x-ratelimit-reset-after").as_deref().and_then(seconds);
+        let reset_after = header("x-ratelimit-reset-after");
         if header("x-ratelimit-remaining").as_deref() == Some("0")
-            && let Some(wait) = reset_after
+            && let Some(wait) = reset_after.as_deref().and_then(wait::seconds)
         {
             self.not_before = push::now().checked_add(wait);
         }
-        // What it says besides its status is worth less than the message: a body that breaks off is no other answer.
+        // What breaks off is no JSON: of a 200 that is no message, of any other status it is less to say.
         let text = tokio::time::timeout(TIMEOUT, bounded(response)).await.unwrap_or_default();
         let json: Value = serde_json::from_str(&text).unwrap_or_default();
         let words = || words::words(status, &json, &self.redactor);
         match status {
-            200..300 => Answer::Delivered,
+            // With `wait` it answers with the message that is there now (Developer Docs, Execute Webhook). Whoever answers
+            // otherwise is not Discord (a network that wants a login first), or has not looked whether it is there.
+            200 if json["id"].is_string() => Answer::Delivered,
+            200..300 => Answer::Again(format!("HTTP {status} without a message in it: it does not look like Discord")),
+            // Where it points is not asked: the address is a secret. Such a network does this too.
+            300..=399 => Answer::Again(format!("HTTP {status}, to somewhere else: it does not look like Discord")),
             429 => {
-                let named = json["retry_after"].as_f64().and_then(duration);
-                let named = named.or_else(|| header("retry-after").as_deref().and_then(seconds));
-                // It names the end of two limits, and both hold.
-                let wait = named.max(reset_after).unwrap_or(WAIT_DEFAULT);
+                let wait = wait::of_429(&json, header("retry-after").as_deref(), reset_after.as_deref());
+                let wait = wait.max(self.floor);
                 tracing::info!(
                     sink = NAME,
                     global = json["global"] == true,
@@ -197,6 +200,12 @@ impl Deliver for Discord {
     fn identity(&self) -> Option<String> {
         Some(self.identity.clone())
     }
+}
+
+/// A hash of the address: whose wait, and whose death, is remembered.
+#[must_use]
+pub fn identity(webhook: &Secret) -> String {
+    blake3::hash(webhook.expose().trim().as_bytes()).to_hex().to_string()
 }
 
 /// An address as Discord shows it names no version, and is then answered as the oldest one was: with waits in
@@ -270,18 +279,6 @@ async fn bounded(mut response: Response) -> String {
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn seconds(text: &str) -> Option<Duration> {
-    text.trim().parse().ok().and_then(duration)
-}
-
-/// None: it is no time.
-fn duration(seconds: f64) -> Option<Duration> {
-    if seconds.is_nan() || seconds < 0.0 {
-        return None;
-    }
-    Some(Duration::try_from_secs_f64(seconds).unwrap_or(WAIT_MAX).min(WAIT_MAX))
 }
 
 #[cfg(test)]

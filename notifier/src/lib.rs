@@ -89,8 +89,10 @@ impl Notifier {
     pub async fn start(setup: Setup) -> Result<Self, SpawnErr> {
         let demo = setup.demo;
         Self::start_with(setup, |sinks, discord, desktop| {
-            let left_to_wait = sinks.left_to_wait(discord::NAME);
-            let discord = discord.map(|webhook| Discord::new(&webhook, left_to_wait, sinks.redactor().clone(), demo));
+            let discord = discord.map(|webhook| {
+                let left_to_wait = sinks.left_to_wait(discord::NAME, &discord::identity(&webhook));
+                Discord::new(&webhook, left_to_wait, sinks.redactor().clone(), demo)
+            });
             match discord.transpose() {
                 Ok(discord) => discord.into_iter().for_each(|discord| sinks.add(discord)),
                 // Whoever set it wants to know; what it is stays unsaid.

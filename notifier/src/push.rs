@@ -224,7 +224,8 @@ impl Push {
     fn remember(&mut self, deliver: &impl Deliver) {
         let clock = SystemTime::now();
         let memory = self.filter.memory(now(), clock);
-        self.cursors.remember(self.name, memory, deliver.left_to_wait(), clock);
+        self.cursors.remember(self.name, memory);
+        self.cursors.wait(self.name, deliver.left_to_wait(), deliver.identity(), clock);
         self.cursors.save_soon();
     }
 }

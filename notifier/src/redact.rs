@@ -13,23 +13,25 @@ use ukai_protocol::secret::Secret;
 use ukai_protocol::secret::fingerprint::MASK;
 use ukai_protocol::secret::fragment::{self, Fragments};
 
-/// Words of a variable's name that say what it holds.
-const SECRET_WORDS: [&str; 14] = [
-    "KEY",
-    "KEYS",
-    "TOKEN",
-    "SECRET",
-    "SECRETS",
+/// Words of a variable's name that say what it holds. `PATH` and `COMPASS` are words of their own.
+const SECRET_WORDS: [&str; 9] = ["KEY", "KEYS", "SECRETS", "CREDENTIAL", "WEBHOOK", "DSN", "AUTH", "PASS", "PAT"];
+/// The same at the end of such a word: many are written in one (`PGPASSWORD`, `MYAPP_SECRETKEY`). No `KEY`: a monkey is
+/// none.
+const SECRET_ENDS: [&str; 11] = [
     "PASSWORD",
     "PASSWD",
+    "PWD",
     "PASSPHRASE",
-    "CREDENTIAL",
-    "CREDENTIALS",
-    "WEBHOOK",
-    "DSN",
-    "AUTH",
+    "SECRET",
+    "SECRETKEY",
+    "ACCESSKEY",
+    "PRIVATEKEY",
     "APIKEY",
+    "TOKEN",
+    "CREDENTIALS",
 ];
+/// Folders, as every shell names them.
+const FOLDERS: [&str; 2] = ["PWD", "OLDPWD"];
 
 /// Knows what must not be told.
 #[derive(Clone, Default)]
@@ -50,6 +52,12 @@ impl Redactor {
         Redactor { known: Fragments::of(forms.iter().map(String::as_str)) }
     }
 
+    /// Whether something that is known to be secret stands in it.
+    #[must_use]
+    pub fn knows(&self, text: &str) -> bool {
+        self.known.found(&text.chars().collect::<Vec<_>>()).contains(&true)
+    }
+
     #[must_use]
     pub fn redacted(&self, text: &str) -> String {
         let chars: Vec<char> = text.chars().collect();
@@ -63,13 +71,18 @@ impl Redactor {
     }
 }
 
-/// Whether a variable of this name holds a secret.
+/// Whether a variable holds a secret, by its name or since it is an address with a password in it.
 #[must_use]
-pub fn looks_secret(name: &str) -> bool {
+pub fn is_secret(name: &str, value: &str) -> bool {
+    looks_secret(name) || shape::has_password(value)
+}
+
+fn looks_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     // Where a secret lies is none.
     let is_a_place = ["_SOCK", "_FILE", "_PATH", "_DIR"].iter().any(|end| name.ends_with(end));
-    !is_a_place && name.split(['_', '-']).any(|word| SECRET_WORDS.contains(&word))
+    let is_secret = |word: &str| SECRET_WORDS.contains(&word) || SECRET_ENDS.iter().any(|end| word.ends_with(end));
+    !is_a_place && !FOLDERS.contains(&&*name) && name.split(['_', '-']).any(is_secret)
 }
 
 #[cfg(test)]
@@ -114,13 +127,52 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_variables_tell_which_hold_secrets() {
-        for name in ["OPENAI_API_KEY", "UKAI_DISCORD_WEBHOOK", "gh_token", "DB_PASSWORD", "SENTRY_DSN"] {
-            assert!(looks_secret(name), "{name}");
+    fn a_variable_tells_by_its_name_or_by_its_value_that_it_holds_a_secret() {
+        let address = "postgres://app:hunter2hunter2@db.example/app";
+        for (name, value) in [
+            ("OPENAI_API_KEY", "x"),
+            ("UKAI_DISCORD_WEBHOOK", "x"),
+            ("gh_token", "x"),
+            ("DB_PASSWORD", "x"),
+            ("SENTRY_DSN", "x"),
+            ("PGPASSWORD", "x"),
+            ("GITHUB_PAT", "x"),
+            ("DB_PASS", "x"),
+            ("MYAPP_SECRETKEY", "x"),
+            ("MYSQL_PWD", "x"),
+            ("GHTOKEN", "x"),
+            ("REDISPASSWD", "x"),
+            ("SSHPASSPHRASE", "x"),
+            ("GCLOUDCREDENTIALS", "x"),
+            ("DATABASE_URL", address),
+            ("JAVA_OPTS", "-Ddb=postgres://app:hunter2hunter2@db.example/app -Xmx1g"),
+            ("PATH", "redis://:hunter2@cache:6379"),
+        ] {
+            assert!(is_secret(name, value), "{name}");
         }
-        for name in ["PATH", "KEYBOARD", "MONKEY_HOME", "HOME", "XDG_STATE_HOME", "SSH_AUTHOR", "SSH_AUTH_SOCK"] {
-            assert!(!looks_secret(name), "{name}");
+        for (name, value) in [
+            ("PATH", "/bin:/usr/bin"),
+            ("PWD", "/home/me"),
+            ("OLDPWD", "/home/me"),
+            ("KEYBOARD", "us"),
+            ("MONKEY_HOME", "/m"),
+            ("HOME", "/home/me"),
+            ("XDG_STATE_HOME", "/s"),
+            ("XDG_SESSION_PATH", "/s"),
+            ("SSH_AUTHOR", "me"),
+            ("SSH_AUTH_SOCK", "/tmp/agent"),
+            ("SSH_ASKPASS", "/usr/bin/askpass"),
+            ("COMPASS", "north"),
+            ("BROKEN_PATH_PATTERN", "x"),
+            ("HTTP_PROXY", "http://proxy.example:3128"),
+            ("REPOSITORY", "https://user@git.example/repository:x@y"),
+        ] {
+            assert!(!is_secret(name, value), "{name}");
         }
+        let redactor = redactor(address);
+        let [with_user, alone] = ["app:hunter2hunter2 was refused", "hunter2hunter2 was refused"];
+        assert_eq!(redactor.redacted(with_user), "[secret] was refused");
+        assert_eq!(redactor.redacted(alone), "[secret] was refused");
     }
 
     proptest! {

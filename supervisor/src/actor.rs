@@ -273,6 +273,7 @@ pub struct State {
     pauses: Vec<pause::Awaiting>,
     resumptions: HashMap<u64, resume::Resumption>,
     acks: Vec<ack::Acking>,
+    resets: Vec<providers::Resetting>,
     server_log: server_log::Writing,
     /// Who backs off, in the order in which they are due. One that has meanwhile been cancelled or paused is passed over.
     backoffs: BTreeSet<(Instant, JobId)>,
@@ -317,6 +318,7 @@ impl Actor for Supervisor {
                 pauses: Vec::new(),
                 resumptions: HashMap::new(),
                 acks: Vec::new(),
+                resets: Vec::new(),
                 server_log: server_log::Writing::new(server_log),
                 backoffs: BTreeSet::new(),
                 draining: false,
@@ -430,6 +432,7 @@ impl State {
         }
         self.tell_breakers(now);
         self.save_capabilities();
+        self.answer_resets(now);
         self.answer_drains();
         self.answer_idlers(now);
         self.set_alarm(now);

@@ -32,6 +32,8 @@ use ukai_supervisor::store::{self, Numbered, Reply, StateDir, StoreMessage};
 
 #[path = "host/pause.rs"]
 mod pause;
+#[path = "host/reset.rs"]
+mod reset;
 
 /// A cancel that takes longer breaks the promise (spec §11).
 const CANCEL_MAX: Duration = Duration::from_millis(500);

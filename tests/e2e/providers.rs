@@ -89,6 +89,27 @@ fn a_reset_believes_in_one_again_but_not_before_its_time() {
     }
 }
 
+/// What dies right after the answer must not have forgotten it.
+#[test]
+fn a_reset_is_on_disk_when_it_is_answered() {
+    for round in 0..6 {
+        let home = Home::new();
+        let script = Script::serve(home.path(), "[[rule]]\nfault = { status = 401 }\n");
+        home.configure(&lab(&script, "openai"));
+        let mut server = home.serve();
+        assert_eq!(home.ukai(&["run", "look"]).status.code(), Some(4));
+        let (code, rows) = home.ukai_json(&["providers", "reset", "lab", "--output", "json"]);
+        server.kill();
+        assert_eq!((code, &rows[0]["breaker"]), (0, &json!("closed")), "{rows}");
+        let log = std::fs::read_to_string(home.state_dir().join("supervisor/events.jsonl")).expect("a log");
+        let last = log.lines().last().unwrap_or_default();
+        assert!(last.contains("BreakerMoved") && last.contains("\"by_person\":true"), "round {round}: {last}");
+        let _server = home.serve();
+        let (_, rows) = home.ukai_json(&["providers", "--output", "json"]);
+        assert_eq!(rows[0]["breaker"], "closed", "round {round}: {rows}");
+    }
+}
+
 /// A provider that calls a tool that is offered, and says what came of it.
 const TOOLS: &str = r#"
 [[rule]]

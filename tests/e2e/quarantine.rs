@@ -174,3 +174,41 @@ fn only_what_lies_there_can_be_cleared_and_no_path() {
     let (code, text) = said(&home, &["quarantine", "clear", "routes.json"]);
     assert!(code == Some(0) && text.contains("routes.json.cleared") && !aside.exists(), "{text}");
 }
+
+/// The start that listed it has read no more than its snapshot.
+#[test]
+fn an_ended_run_whose_log_was_damaged_is_neither_acked_nor_resumed_but_quarantined_at_once() {
+    for verb in ["ack", "resume"] {
+        let (home, script) = Home::with_script(&scripts::steps(6));
+        home.file("notes.txt", &scripts::notes());
+        let (code, result) = home.ukai_json(&["run", "look", "--limit", "steps=3", "--output", "json"]);
+        assert_eq!(code, 4, "{result}");
+        let (id, token) =
+            (result["job_id"].as_str().expect("an id"), result["resume_token"].as_str().expect("a token"));
+        let log = home.state_dir().join("runs").join(id).join("events.jsonl");
+        let mut bytes = std::fs::read(&log).expect("its log");
+        let reply = String::from_utf8_lossy(&bytes).find("Replied").expect("it was answered") + 40;
+        bytes[reply] ^= 1;
+        std::fs::write(&log, &bytes).expect("damaged");
+        let asked = script.requests();
+
+        let server = home.serve();
+        assert_eq!(row(&home, id)["cause"]["kind"], "limit(steps)", "{verb}: its end is what its snapshot says");
+        let (code, text) = match verb {
+            "ack" => said(&home, &["ack", id]),
+            _ => said(&home, &["resume", id, "--limit", "steps=6", "--yes-resume", token]),
+        };
+        assert!(code != Some(0) && text.contains(id) && text.contains("does not verify"), "{verb}: {text}");
+        let refused = row(&home, id);
+        assert_eq!(refused["cause"]["kind"], "quarantined", "{verb}: {refused}");
+        assert_eq!(refused["attention"], json!(true), "{verb}: {refused}");
+        let (_, banner) = said(&home, &["ls"]);
+        assert!(banner.contains(id), "{verb}: {banner}");
+        stop(server);
+        assert_eq!(script.requests(), asked, "{verb}: nothing of it runs");
+        let kept = home.state_dir().join("quarantine").join(id).join("events.jsonl");
+        assert_eq!(std::fs::read(kept).expect("it is kept"), bytes, "{verb}: nothing was added");
+        let server_log = std::fs::read_to_string(home.state_dir().join("supervisor/events.jsonl")).expect("a log");
+        assert!(server_log.contains("Quarantined") && server_log.contains(id), "{verb}: {server_log}");
+    }
+}

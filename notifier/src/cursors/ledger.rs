@@ -22,8 +22,6 @@ const OUTSTANDING_MAX: usize = 65_536;
 const BEYOND_MAX: usize = 4_096;
 /// Jobs whose cursors are kept: a busy day has fewer. Beyond it, what was told of the oldest tenth may be told twice.
 const JOBS_MAX: usize = 100_000;
-/// A sink that asked to be left alone for longer did so by a clock that was set since.
-const WAIT_MAX_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// One sink as it stands on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +43,13 @@ pub struct SinkCursors {
     /// It asked to be left alone; 0: it did not.
     #[serde(default)]
     pub wait_until_ms: u64,
+    /// How long that was when it was written down: a clock that is set back makes no wait longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_left_ms: Option<u64>,
+    /// A hash of what it was configured with when it asked: another address did not. None: it cannot say, or an earlier
+    /// ukai did not write it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_of: Option<String>,
     #[serde(default)]
     pub filter: Memory,
 }
@@ -97,7 +102,9 @@ impl Ledger {
         for cursor in kept.jobs.values_mut() {
             cursor.at_ms = cursor.at_ms.min(now_ms);
         }
-        kept.wait_until_ms = kept.wait_until_ms.min(now_ms.saturating_add(WAIT_MAX_MS));
+        if let Some(left_ms) = kept.wait_left_ms {
+            kept.wait_until_ms = kept.wait_until_ms.min(now_ms.saturating_add(left_ms));
+        }
         let jobs = kept.jobs.clone();
         let begun = Begun { server: kept.server, beyond: kept.beyond.clone(), jobs };
         kept.server = kept.beyond.last().map_or(kept.server, |last| kept.server.max(*last));

@@ -7,6 +7,9 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+/// Of an address.
+const USER_AND_PASSWORD: &str = r#"://(?<secret>[^\s/@:]*:[^\s/@]+)@"#;
+
 /// What has the shape of a secret: the group `secret` is masked. What stands before it says what was there.
 const SHAPES: [&str; 9] = [
     // Keys of well-known services.
@@ -20,11 +23,17 @@ const SHAPES: [&str; 9] = [
     // `token=…`, `"password": "…"`, `API_KEY: …`, in whatever name ends so.
     r#"(?i)(?:api[_-]?key|access[_-]?key|secret[_-]?key|private[_-]?key|token|secret|passwd|password|passphrase|pwd|credentials?)["']?\s*(?:=|:|%3D)\s*["']?(?<secret>[^\s"'&,;)}\]]{6,})"#,
     r#"(?i)\b(?:key|sig|signature)=(?<secret>[^\s"'&,;)}\]]{6,})"#,
-    // User and password of an address.
-    r#"://(?<secret>[^\s/@:]*:[^\s/@]+)@"#,
+    USER_AND_PASSWORD,
     // A key in lines; its end may be cut off.
     r#"-----BEGIN [A-Z ]*(?:PRIVATE KEY|CERTIFICATE)[A-Z ]*-----(?<secret>[\s\S]*?)(?:-----END|$)"#,
 ];
+
+/// Whether it is an address that holds a password, or has one in it.
+pub(super) fn has_password(text: &str) -> bool {
+    // As above: it compiles.
+    static SHAPE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(USER_AND_PASSWORD).ok());
+    SHAPE.as_ref().is_some_and(|shape| shape.is_match(text))
+}
 
 static COMPILED: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     // A shape that does not compile would hide nothing: a test compiles them all.

@@ -221,6 +221,11 @@ impl State {
     }
 
     pub(super) fn wrote(&mut self, id: &JobId, what: Write, result: Result<(), StoreError>, now: Instant) {
+        if let (Write::Resumed { .. } | Write::Acked { .. }, Err(StoreError::Quarantined { why, .. })) =
+            (&what, &result)
+        {
+            self.does_not_verify(id, why.clone());
+        }
         match (what, result) {
             (Write::Finished(_), Ok(())) => self.ended(id),
             (Write::Finished(outcome), Err(error)) => self.ended_in_memory(id, outcome, &error),

@@ -15,6 +15,16 @@ use crate::route::decision;
 use crate::route::router::Router;
 use crate::store::StateDir;
 
+/// A client that waits until what it had reset stays so, whatever dies.
+pub struct Resetting {
+    ids: Vec<String>,
+    /// Of the router, with all of it reset.
+    revision: u64,
+    /// How many records of the server's log must be written.
+    server: u64,
+    answer: Answer<Vec<ProviderRow>>,
+}
+
 /// In the order of the configuration.
 #[must_use]
 pub fn rows(router: &Router, now: Instant) -> Vec<ProviderRow> {
@@ -105,15 +115,42 @@ impl State {
         answer: Answer<Vec<ProviderRow>>,
         now: Instant,
     ) {
-        let reset = chosen(&self.router, ids).map(|ids| {
-            for id in &ids {
-                tracing::info!(provider = id, forget_wait, "reset by a person");
-                self.reset_by_person(id);
-                self.router.reset(id, forget_wait, now);
-            }
-            rows(&self.router, now).into_iter().filter(|row| ids.contains(&row.id)).collect()
-        });
-        let _ = answer.send(reset);
+        let ids = match chosen(&self.router, ids) {
+            Ok(ids) => ids,
+            Err(refusal) => return drop(answer.send(Err(refusal))),
+        };
+        for id in &ids {
+            tracing::info!(provider = id, forget_wait, "reset by a person");
+            self.reset_by_person(id);
+            self.router.reset(id, forget_wait, now);
+        }
+        self.tell_breakers(now);
+        let (revision, server) = (self.router.revision(), self.note(Vec::new()));
+        self.resets.push(Resetting { ids, revision, server, answer });
+    }
+
+    /// Each hears of it when the next supervisor would know it too.
+    pub(super) fn answer_resets(&mut self, now: Instant) {
+        for Resetting { ids, revision, server, answer } in std::mem::take(&mut self.resets) {
+            let kept = self.routes_kept(revision).filter(|_| self.server_log.written() >= server);
+            let Some(kept) = kept else {
+                self.resets.push(Resetting { ids, revision, server, answer });
+                continue;
+            };
+            let logged = self.server_log.failed(server).map_or(Ok(()), Err);
+            let answered = match kept.and(logged) {
+                Ok(()) => Ok(rows(&self.router, now).into_iter().filter(|row| ids.contains(&row.id)).collect()),
+                Err(why) => {
+                    let why = format!(
+                        "{}: reset in this server, but that could not be written down: {why}; the next server may find \
+                         them as they were. Mend that, and reset again",
+                        ids.join(", ")
+                    );
+                    Err(Refusal { why, usage: false })
+                }
+            };
+            let _ = answer.send(answered);
+        }
     }
 
     pub(super) fn probe_providers(&mut self, ids: &[String], refresh: bool, answer: Answer<Examined>, now: Instant) {

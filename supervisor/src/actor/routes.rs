@@ -36,6 +36,8 @@ pub struct Routes {
     saving: bool,
     /// The last save failed: it is tried again then.
     again: Option<Instant>,
+    /// Why it did.
+    failure: Option<String>,
     /// What is known of accounts that are not configured (now): kept for when they are again.
     others: Vec<Remembered>,
     /// What is in the buckets goes to disk once more, at the end.
@@ -132,6 +134,12 @@ impl State {
         });
     }
 
+    /// Whether what the router knew at that revision is on disk, or could not be put there, and then why. None: not yet.
+    pub(super) fn routes_kept(&self, revision: u64) -> Option<Result<(), String>> {
+        let tried = !self.routes.saving && self.routes.saved >= revision;
+        tried.then(|| self.routes.failure.clone().map_or(Ok(()), Err))
+    }
+
     pub(super) fn save_routes_at_the_end(&mut self) {
         self.routes.last = true;
     }
@@ -143,6 +151,7 @@ impl State {
     pub(super) fn routes_saved(&mut self, revision: u64, result: io::Result<()>) {
         self.routes.saving = false;
         self.routes.saved = revision;
+        self.routes.failure = result.as_ref().err().map(io::Error::to_string);
         if let Err(error) = result {
             // It binds this supervisor all the same, and a full disk may have room in a while.
             tracing::error!(%error, "what is known of the providers could not be written to routes.json");

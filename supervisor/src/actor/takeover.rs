@@ -16,7 +16,7 @@ use super::State;
 use crate::job::Life;
 use crate::pool::actor::Begin;
 use crate::store::batch_file::BatchFile;
-use crate::store::{Problem, Recovered, routes};
+use crate::store::{Problem, Recovered, StateDir, recovery, routes};
 use crate::table::Job;
 
 impl State {
@@ -25,6 +25,17 @@ impl State {
         if self.server_log.state.refuses(subject).is_none() {
             self.note(vec![ServerEvent::Quarantined { subject: subject.to_owned(), why }]);
         }
+    }
+
+    /// Of a job that has ended, before something was to be added to its log: nothing was, and it stands as it will at the
+    /// next start.
+    pub(super) fn does_not_verify(&mut self, id: &JobId, why: String) {
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        let folder = StateDir::new(&self.pool.settings.state_dir).quarantine_of(id);
+        let cause = recovery::quarantined(id, &why, &folder.display().to_string());
+        job.progress = recovery::refused(job.progress.clone(), job.spec.as_deref(), cause);
+        job.unwritten = true;
+        self.found_quarantined(id.as_str(), why);
     }
 
     /// What an earlier supervisor refused, and was mended or cleared since.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::unistd::{AccessFlags, access};
-use ukai_notifier::redact::looks_secret;
+use ukai_notifier::redact::{Redactor, is_secret};
 use ukai_protocol::secret::Secret;
 use ukai_protocol::{command, disk};
 
@@ -86,6 +86,11 @@ impl Context {
         notify
     }
 
+    /// Knows what no text may show that others read: the secrets of this environment and the keys of the providers.
+    pub fn redactor(&self) -> Redactor {
+        Redactor::new(self.notify_setup().secrets)
+    }
+
     /// Everything that hosting a supervisor here takes. Creates the state directory; says on stderr what a person should
     /// know. Fails before anything runs: no provider, no key, no worker program.
     pub fn settings(&self) -> Result<Settings, Failure> {
@@ -123,7 +128,7 @@ impl Context {
 /// Who is told by the desktop unless the configuration says otherwise is somebody who has one.
 fn notify(desktop: Option<bool>) -> Notify {
     let discord = env::var(WEBHOOK_VARIABLE).ok().map(|url| url.trim().to_owned()).filter(|url| !url.is_empty());
-    let secrets = env::vars_os().filter(|(name, _)| looks_secret(&name.to_string_lossy()));
+    let secrets = env::vars_os().filter(|(name, value)| is_secret(&name.to_string_lossy(), &value.to_string_lossy()));
     let secrets = secrets.map(|(_, value)| value.to_string_lossy().trim().to_owned());
     Notify {
         demo: false,

@@ -5,6 +5,7 @@
 
 pub(in crate::cli) mod ground;
 mod list;
+mod masking;
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use ukai_protocol::event::Line;
 use ukai_protocol::job::{ContextStrategy, JobSpec, Mode};
 
 use self::ground::{Ground, Sources};
+use self::masking::Masking;
 use super::context::Context;
 use super::failure::Failure;
 use crate::config::fault::Format;
@@ -70,6 +72,7 @@ pub(crate) fn from_files(
     notes: &mut Vec<String>,
 ) -> Result<Vec<JobSpec>, Failure> {
     check_one_name(files, flags)?;
+    let masking = Masking::of(context);
     let spec = |file: &PathBuf, notes: &mut Vec<String>| {
         let asked = Asked::in_file(context, file, flags, Written::Out)?;
         if asked.job.prompt.as_deref().is_some_and(has_fields) {
@@ -78,7 +81,7 @@ pub(crate) fn from_files(
                 "the prompt of {file} holds {{{{…}}}}, which is sent as it stands: only --each fills it"
             ));
         }
-        asked.resolve(context, flags, notes)
+        asked.resolve(context, flags, &masking, notes)
     };
     let specs = files.iter().map(|file| spec(file, notes)).collect::<Result<_, _>>()?;
     tidy(notes);
@@ -111,7 +114,8 @@ pub(crate) fn from_prompt(
     job_file::check_prompt(&prompt)
         .map_err(|why| Failure::usage(format!("the prompt cannot be used: {why}; say what is to be done")))?;
     let job = JobFile { prompt: Some(prompt), ..JobFile::default() };
-    let spec = Asked::new(context, job, None, flags, Written::Out)?.resolve(context, flags, notes)?;
+    let asked = Asked::new(context, job, None, flags, Written::Out)?;
+    let spec = asked.resolve(context, flags, &Masking::of(context), notes)?;
     tidy(notes);
     Ok(spec)
 }
@@ -225,12 +229,20 @@ impl Asked {
         self.file.as_deref().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned())
     }
 
-    fn resolve(self, context: &Context, flags: &Flags, notes: &mut Vec<String>) -> Result<JobSpec, Failure> {
+    fn resolve(
+        self,
+        context: &Context,
+        flags: &Flags,
+        masking: &Masking,
+        notes: &mut Vec<String>,
+    ) -> Result<JobSpec, Failure> {
         let sources = Sources::of(context, &self, flags, notes)?;
         let workdir = self.workdir(self.job.workdir.as_deref());
         let ground = sources.at(&workdir, &self.workdir_said_by, notes)?;
         let stem = self.stem().filter(|stem| job_file::check_name(stem).is_ok());
-        Ok(spec(self.job, &ground, |prompt| stem.unwrap_or_else(|| job_file::name_from_prompt(prompt))))
+        let mut spec = spec(self.job, &ground, |prompt| stem.unwrap_or_else(|| masking.name_from(prompt)));
+        masking.check(&mut spec, notes);
+        Ok(spec)
     }
 }
 

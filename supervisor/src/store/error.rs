@@ -20,7 +20,7 @@ pub enum StoreError {
         errno: i32,
     },
     /// The log verified when it was opened and does not now.
-    #[error("the event log of {job} has changed on disk: {why}. The run is quarantined at the next start")]
+    #[error("the event log of {job} has changed on disk: {why}. The run is quarantined before anything is added to it")]
     Corrupt { job: JobId, why: String },
     #[error("{job} is quarantined: {why}")]
     Quarantined { job: JobId, why: String },

@@ -165,7 +165,10 @@ impl Work {
                 Err(error) => Done { writer: Err(error.clone()), answers: vec![Err(error)] },
             };
         }
-        match writer.map_or_else(|| Writer::open(&state, &job).map(Box::new), Ok) {
+        let reads_only = appends.is_empty();
+        let open = || if reads_only { Writer::look(&state, &job) } else { Writer::open(&state, &job) };
+        let kept = writer.filter(|writer| reads_only || writer.is_verified());
+        match kept.map_or_else(|| open().map(Box::new), Ok) {
             Ok(mut writer) => {
                 let answers = writer.flush(appends, clock);
                 Done { writer: Ok(writer), answers }

@@ -16,7 +16,7 @@ use ukai_protocol::run_state::{Progress, RunState};
 
 use super::error::StoreError;
 use super::event_log::{self, Record};
-use super::loader::{self, Opened};
+use super::loader::{self, Opened, Verify};
 use super::log_file::LogFile;
 use super::message::{Appended, Numbered};
 use super::paths::{RunDir, StateDir};
@@ -43,18 +43,30 @@ pub struct Writer {
     /// Without its conversation.
     state: RunState,
     pub snapshot_seq: u64,
+    /// The whole log has been verified: something may be added.
+    verified: bool,
 }
 
 impl Writer {
-    /// A run that is on disk already.
+    /// A run that is on disk already, opened to be read: of one that has ended perhaps only the end is known to be sound.
+    pub fn look(state: &StateDir, id: &JobId) -> Result<Self, StoreError> {
+        Self::open_as(state, id, Verify::Open)
+    }
+
+    /// A run that is on disk already, and verifies from its first record to its last. One that does not is quarantined.
     pub fn open(state: &StateDir, id: &JobId) -> Result<Self, StoreError> {
-        match loader::open(state, id)? {
+        Self::open_as(state, id, Verify::All)
+    }
+
+    fn open_as(state: &StateDir, id: &JobId, verify: Verify) -> Result<Self, StoreError> {
+        match loader::open(state, id, verify)? {
             Opened::Run(found) => {
                 let run = state.run(id);
                 let log = LogFile::at(run.log(), found.log_bytes);
                 let mut state = found.state;
                 slim(&mut state);
-                Ok(Writer { id: id.clone(), run, log, state, snapshot_seq: found.snapshot_seq })
+                let verified = verify == Verify::All || state.progress.outcome.is_none();
+                Ok(Writer { id: id.clone(), run, log, state, snapshot_seq: found.snapshot_seq, verified })
             }
             Opened::Refused { why, .. } => Err(StoreError::Quarantined { job: id.clone(), why }),
             Opened::Never => Err(StoreError::Unknown(id.clone())),
@@ -82,7 +94,8 @@ impl Writer {
             let log = LogFile::create(run.log())?;
             spec_file::save(&run.spec(), spec).map_err(|error| io(&run.spec(), error))?;
             let run = run.clone();
-            let mut writer = Writer { id: id.clone(), run, log, state: RunState::default(), snapshot_seq: 0 };
+            let (state, verified) = (RunState::default(), true);
+            let mut writer = Writer { id: id.clone(), run, log, state, snapshot_seq: 0, verified };
             let append = Append { from: None, events: vec![submitted] };
             let answer = writer.flush(vec![append], clock).pop().unwrap_or(Err(StoreError::Stopped))?;
             Ok((writer, Ok(answer)))
@@ -99,6 +112,12 @@ impl Writer {
     #[must_use]
     pub fn progress(&self) -> &Progress {
         &self.state.progress
+    }
+
+    /// Whether something may be added without opening it again.
+    #[must_use]
+    pub fn is_verified(&self) -> bool {
+        self.verified
     }
 
     #[must_use]

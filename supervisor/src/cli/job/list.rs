@@ -13,6 +13,7 @@ use ukai_protocol::job::JobSpec;
 use ukai_protocol::policy::Policy;
 
 use super::ground::{Ground, Sources};
+use super::masking::Masking;
 use super::{Asked, Flags, spec};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
@@ -39,6 +40,7 @@ pub(super) fn specs(
         let why = format!("{lines} lines for {files} job files are more than {ITEMS_MAX} jobs");
         return Err(Failure::usage(format!("the list {}: {why}; submit them in parts", each.display())));
     }
+    let masking = Masking::of(context);
     let mut keys = Keys::default();
     let (mut specs, mut bytes, mut unfilled) = (Vec::new(), 0, 0);
     for file in files {
@@ -46,7 +48,8 @@ pub(super) fn specs(
         let before = keys.repeats;
         let mut template = Template::new(context, &asked, file, flags, notes)?;
         for item in &items.lines {
-            let (spec, line) = template.line(&items, item, &mut keys, notes)?;
+            let (mut spec, line) = template.line(&items, item, &mut keys, notes)?;
+            masking.check(&mut spec, notes);
             bytes += weight(&spec);
             if bytes > SPECS_BYTES_MAX {
                 let why = format!("its jobs are larger than {SPECS_BYTES_MAX} bytes together");

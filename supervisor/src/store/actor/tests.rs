@@ -8,6 +8,7 @@ use nix::libc::ENOSPC;
 use tokio::sync::{mpsc, oneshot};
 use ukai_protocol::disk::fault::{self, Effect, Fault, Injected, Operation};
 use ukai_protocol::event::Event;
+use ukai_protocol::job::Limits;
 use ukai_protocol::run_state::RunState;
 
 use super::super::message::{Numbered, Piece, Position};
@@ -329,4 +330,49 @@ async fn a_quarantined_and_an_unknown_run_are_told_apart() {
     assert_eq!(found.err(), Some(StoreError::Unknown(id(2))));
     assert_eq!(answer(running.create(1)).await.err(), Some(StoreError::Exists(id(1))));
     running.close().await;
+}
+
+/// With a snapshot of its end, as a start makes one, and a bit of its first reply flipped since.
+fn ended_and_damaged() -> Temp {
+    let events = [run(2), vec![aborted(ENOSPC)]].concat();
+    let temp = Temp::with(&events);
+    let mut bytes = temp.log();
+    let snapshot = Snapshot { log_bytes: bytes.len() as u64, state: fold(&events) };
+    snapshot::save(&temp.run().snapshot(), &snapshot).expect("a snapshot");
+    let reply = String::from_utf8_lossy(&bytes).find("step 1").expect("its first reply");
+    bytes[reply] ^= 1;
+    std::fs::write(temp.run().log(), bytes).expect("damaged");
+    temp
+}
+
+#[tokio::test]
+async fn nothing_is_added_to_an_ended_run_whose_log_does_not_verify_from_its_beginning() {
+    let resumed = || Event::Resumed { limits: Limits { steps: 50, ..Limits::default() } };
+    for (quirk, read_first, event) in [
+        ("acked", false, Event::Acked {}),
+        ("resumed", false, resumed()),
+        ("resumed while somebody reads", true, resumed()),
+    ] {
+        let temp = ended_and_damaged();
+        let damaged = temp.log();
+        let found = crate::store::recover_all(&temp.state).expect("it starts");
+        assert_eq!(found[0].problem, None, "{quirk}: a start reads no log of a run that has ended");
+        let running = running(temp).await;
+        let read = read_first.then(|| running.backlog(1, Position::after(8)));
+        let refused = answer(running.append(1, None, vec![event])).await;
+        assert!(
+            matches!(&refused, Err(StoreError::Quarantined { why, .. }) if why.contains("line 5 does not verify")),
+            "{quirk}: {refused:?}"
+        );
+        if let Some(read) = read {
+            // What of it was sound could be shown, unless it was put aside first.
+            drop(answer(read).await);
+        }
+        let temp = running.close().await;
+        assert!(!temp.run().log().exists(), "{quirk}");
+        let kept = temp.state.quarantine_of(&id(1)).join("events.jsonl");
+        assert_eq!(std::fs::read(kept).expect("kept"), damaged, "{quirk}: nothing was added");
+        let found = crate::store::recover_all(&temp.state).expect("it starts");
+        assert!(matches!(&found[0].problem, Some(crate::store::Problem::Quarantined { .. })), "{quirk}");
+    }
 }

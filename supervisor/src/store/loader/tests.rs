@@ -18,7 +18,7 @@ fn save_snapshot(temp: &Temp, events: &[Event]) {
 }
 
 fn opened(temp: &Temp) -> RunFound {
-    match open(&temp.state, &id(1)).expect("it opens") {
+    match open(&temp.state, &id(1), Verify::Open).expect("it opens") {
         Opened::Run(run) => *run,
         other => panic!("{other:?}"),
     }

@@ -22,7 +22,7 @@ use super::kept::{self, CLEARED};
 use super::{free, put_aside};
 use crate::store::error::StoreError;
 use crate::store::event_log::{self, Record};
-use crate::store::loader::{self, Opened};
+use crate::store::loader::{self, Opened, Verify};
 use crate::store::lock::Lock;
 use crate::store::log_file::{self, LogFile, ReadError};
 use crate::store::paths::StateDir;
@@ -80,7 +80,7 @@ pub fn clear_file(state: &StateDir, name: &str, _lock: &Lock) -> Result<Cleared,
 pub fn clear_run(state: &StateDir, id: &JobId, _lock: &Lock) -> Result<Cleared, ClearError> {
     let folder = state.quarantine_of(id);
     // As a start would: what does not verify is put aside first, if none has done so.
-    let records = match loader::open(state, id)? {
+    let records = match loader::open(state, id, Verify::All)? {
         Opened::Never | Opened::Run(_) if uncleared(&folder)?.is_empty() => {
             return Err(ClearError::NotThere { name: id.to_string() });
         }

@@ -27,7 +27,7 @@ fn clear(temp: &Temp) -> Result<Cleared, ClearError> {
 }
 
 fn is_sound(temp: &Temp) -> bool {
-    matches!(loader::open(&temp.state, &id(1)).expect("opens"), Opened::Run(_))
+    matches!(loader::open(&temp.state, &id(1), Verify::Open).expect("opens"), Opened::Run(_))
 }
 
 /// The names of the events behind those that were taken over.
