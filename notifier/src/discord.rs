@@ -16,6 +16,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
+use ukai_protocol::command::quoted;
 use ukai_protocol::disk;
 use ukai_protocol::secret::Secret;
 
@@ -97,7 +98,7 @@ impl Discord {
             _ => return Err(WebhookError::NotSafe),
         }
         pin_version(&mut url);
-        let identity = blake3::hash(webhook.expose().trim().as_bytes()).to_hex().to_string();
+        let identity = identity(webhook);
         // With `wait`, Discord says whether the message is there. What else stands in the query (`thread_id`) stays.
         let others: Vec<(String, String)> =
             url.query_pairs().filter(|(key, _)| key != "wait").map(|(key, value)| (key.into(), value.into())).collect();
@@ -157,7 +158,10 @@ impl Deliver for Discord {
     async fn deliver(&mut self, message: &Message) -> Outcome {
         let body = render::discord(message, self.demo);
         let mut tries = 0;
-        self.trouble.set(self.left_to_wait().map(asks_to_wait));
+        match self.left_to_wait() {
+            Some(left) => self.trouble.waits(asks_to_wait(left), self.not_before),
+            None => self.trouble.set(None),
+        }
         loop {
             // A timer holds two years at most, and goes off then.
             while let Some(at) = self.not_before {
@@ -170,8 +174,8 @@ impl Deliver for Discord {
                 Answer::Dead(why) => return Outcome::Dead(why),
                 // However often: it is the one who says when.
                 Answer::Wait(wait) => {
-                    self.trouble.set(Some(asks_to_wait(wait)));
                     self.not_before = push::now().checked_add(wait);
+                    self.trouble.waits(asks_to_wait(wait), self.not_before);
                 }
                 Answer::Again(why) => {
                     tries += 1;
@@ -197,6 +201,20 @@ impl Deliver for Discord {
     fn identity(&self) -> Option<String> {
         Some(self.identity.clone())
     }
+
+    fn cure(&self) -> String {
+        format!(
+            "{} tries it again; where the webhook is gone, make one in Discord (a channel's settings, Integrations), put its \
+             address into UKAI_DISCORD_WEBHOOK and start again",
+            quoted(&["notify", "test"])
+        )
+    }
+}
+
+/// What the address is known by where a sink that died is kept: it does not tell the address.
+#[must_use]
+pub fn identity(webhook: &Secret) -> String {
+    blake3::hash(webhook.expose().trim().as_bytes()).to_hex().to_string()
 }
 
 /// An address as Discord shows it names no version, and is then answered as the oldest one was: with waits in

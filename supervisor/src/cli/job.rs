@@ -5,6 +5,7 @@
 
 mod ground;
 mod list;
+mod tools;
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
