@@ -126,7 +126,7 @@ fn what_a_killed_server_had_not_told_is_told_once_after_the_next_start() {
 
 #[test]
 fn a_wait_is_obeyed_and_an_unknown_address_is_dead_also_after_a_restart() {
-    let (home, receiver) = (Home::new(), Receiver::start());
+    let ((home, _script), receiver) = (Home::with_script(&scripts::steps(1)), Receiver::start());
     let test = |receiver: &Receiver| {
         let output = told(&home, receiver, &["notify", "test", "--output", "json"]).output().expect("ukai runs");
         let rows: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -192,7 +192,7 @@ fn a_test_says_of_each_webhook_what_is_wrong_with_it_and_fails() {
 
 #[test]
 fn a_sink_that_nobody_configured_is_a_row_and_no_failure_and_a_server_of_another_environment_is_named() {
-    let (home, receiver) = (Home::new(), Receiver::start());
+    let ((home, _script), receiver) = (Home::with_script(&scripts::steps(1)), Receiver::start());
     let check = |webhook: bool, args: &[&str], parts: &[&str]| {
         let mut command = home.command(args);
         command.env_remove("DBUS_SESSION_BUS_ADDRESS").env_remove("UKAI_DISCORD_WEBHOOK");
