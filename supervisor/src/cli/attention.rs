@@ -18,7 +18,7 @@ const NAMED_MAX: usize = 3;
 /// told there.
 pub(crate) async fn banner(context: &Context) {
     if one_line(context).await && demo::is_of_one(&context.state) {
-        print::note(&format!("ukai: {}", demo::GOES_ON));
+        print::note(&format!("ukai: {}", demo::goes_on()));
     }
 }
 

@@ -17,6 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ukai_notifier::Untold;
+use ukai_protocol::command::quoted_apart;
 use ukai_protocol::disk;
 
 use super::context::Context;
@@ -109,8 +110,10 @@ pub(super) fn is_of_one(state: &StateDir) -> bool {
 }
 
 /// Typed as it stands: in a folder of its own.
-pub(super) const GOES_ON: &str =
-    "this is a demo's, whose providers have ended; `ukai demo --storm --resume` plays how such jobs go on";
+pub(super) fn goes_on() -> String {
+    let plays = quoted_apart(&["demo", "--storm", "--resume"]);
+    format!("this is a demo's, whose providers have ended; {plays} plays how such jobs go on")
+}
 
 /// Plays at a supervisor of this process, and stops it. With it, the sinks of alerts whose last message did not arrive.
 /// None: a signal came first.

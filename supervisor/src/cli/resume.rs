@@ -84,7 +84,7 @@ pub(crate) async fn resume(context: &Context, args: Args) -> Result<u8, Failure>
     }
     if Client::connect(context).await?.is_none() {
         if demo::is_of_one(&context.state) {
-            return Err(Failure::usage(format!("nothing was resumed: {}", demo::GOES_ON)));
+            return Err(Failure::usage(format!("nothing was resumed: {}", demo::goes_on())));
         }
         // Before anybody is asked: without a provider it would come to nothing.
         load::providers(&context.loaded.config, &mut Vec::new())?;

@@ -99,7 +99,7 @@ fn text(context: &Context, row: &JobRow, result: &JobResult) -> String {
         line(
             "resume",
             match demo::is_of_one(&context.state) {
-                true => format!("not here: {}", demo::GOES_ON),
+                true => format!("not here: {}", demo::goes_on()),
                 false => format!("{resume}; where nobody can be asked: --yes-resume {token}"),
             },
         );
