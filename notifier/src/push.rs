@@ -96,7 +96,7 @@ impl Push {
         self.remember(deliver);
         if outcome == Outcome::Delivered {
             self.filter.arrived(now());
-            self.revive();
+            self.revive().await;
         }
         // Whoever asked may have gone.
         let _ = asked.answer.send(said(&outcome, trouble.why(), &deliver.cure()));
@@ -252,13 +252,14 @@ impl Push {
         self.cursors.save_soon();
     }
 
-    fn revive(&mut self) {
+    /// On disk before anybody is told: who starts next must not find it dead.
+    async fn revive(&mut self) {
         if self.gone.why().is_some() {
             tracing::info!(sink = self.name, "the sink takes alerts again; what it missed stays untold");
             self.gone.revive();
             self.filter.revive();
             self.cursors.revive(self.name);
-            self.cursors.save_soon();
+            self.cursors.save().await;
         }
     }
 
