@@ -13,6 +13,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use ukai_protocol::command::quoted;
+use ukai_protocol::control::{SinkRow, SinkState};
 use ukai_protocol::job::Cause;
 use ukai_protocol::threads::Panicked;
 
@@ -21,7 +22,7 @@ use crate::cursors::Cursors;
 use crate::filter::Filter;
 use crate::gone::Gone;
 use crate::message::Deliver;
-use crate::push::{Asked, Push, QUEUE_MAX, TESTS_MAX, now};
+use crate::push::{self, Asked, Push, QUEUE_MAX, TESTS_MAX, now};
 use crate::redact::Redactor;
 use crate::{Lost, log};
 
@@ -34,8 +35,11 @@ const OWED_MAX: usize = 4_096;
 /// Of one text of an alert: Discord shows as much of one (an embed's description), the desktop less.
 const TEXT_BYTES_MAX: usize = 4_096;
 
-/// How a test of each sink went.
-pub type Tested = Vec<(String, Result<(), String>)>;
+/// How a test of each sink went, or how each stands: the log first, then those that are told, then those that are not.
+pub type Tested = Vec<SinkRow>;
+
+/// By sink: why its last message did not arrive.
+pub type Untold = Vec<(String, String)>;
 
 pub enum Msg {
     /// `room` is given back when the alert is told.
@@ -46,10 +50,14 @@ pub enum Msg {
     Test {
         answer: oneshot::Sender<Tested>,
     },
-    /// Nothing comes after it. Answered when all sinks have ended, which they do by `until`.
+    Sinks {
+        answer: oneshot::Sender<Tested>,
+    },
+    /// Nothing comes after it. Answered when all sinks have ended, which they do by `until`: with those whose last message
+    /// did not arrive, and why.
     Finish {
         until: Instant,
-        answer: oneshot::Sender<()>,
+        answer: oneshot::Sender<Untold>,
     },
 }
 
@@ -62,6 +70,8 @@ pub struct Sinks {
     /// Of these, so many are too old to be told, and stay owed.
     over: usize,
     pushes: Vec<Handle>,
+    /// Those that nobody wants here, or that cannot be had: why.
+    off: Vec<(&'static str, String)>,
     /// Alerts that found no room on their way to the actor.
     overflow: Arc<AtomicU64>,
     finish: watch::Sender<Option<Instant>>,
@@ -103,6 +113,7 @@ impl Sinks {
             owed: Vec::new(),
             over,
             pushes: Vec::new(),
+            off: Vec::new(),
             overflow,
             finish: watch::Sender::new(None),
             saving,
@@ -112,7 +123,7 @@ impl Sinks {
                 "{over} alerts of an earlier process are too many to tell; {} shows what they were about",
                 quoted(&["ls"])
             );
-            (sinks.lost)("every sink", over as u64);
+            (sinks.lost)("every sink", over as u64, "");
         }
         sinks.owed = owed.into_iter().map(|alert| sinks.redacted(Alert { late: true, ..alert })).collect();
         for alert in &sinks.owed[over..] {
@@ -133,19 +144,23 @@ impl Sinks {
         self.cursors.left_to_wait(sink, identity, SystemTime::now())
     }
 
-    /// Begins a sink, with what it owes. One that died and is configured as it was then is not begun.
+    /// Begins a sink, with what it owes. One that died and is configured as it was then takes nothing but a test.
     pub fn add(&mut self, deliver: impl Deliver + 'static) {
         let (name, begun, clock) = (deliver.name(), now(), SystemTime::now());
         let kept = self.cursors.begin(name, clock);
+        let mut filter = Filter::new(kept.filter, begun, clock);
+        let gone = Arc::new(Gone::default());
         if let Some(dead) = kept.dead {
             if deliver.identity().as_ref() == Some(&dead.identity) {
-                let why = format!("the sink is not used: {}; configure it anew, then start again", dead.why);
+                let why = push::is_dead(&dead.why, &deliver.cure());
+                tracing::error!(sink = name, "the sink is not used: {why}");
+                gone.say(why);
+                filter.die();
                 self.cursors.stop(name, Some(dead));
-                return self.refuse(name, why);
+            } else {
+                self.cursors.forgive(name);
             }
-            self.cursors.revive(name);
         }
-        let mut filter = Filter::new(kept.filter, begun, clock);
         for (alert, number) in self.owed.iter().zip(0..) {
             if self.cursors.take_in(name, alert, clock) && number >= self.over {
                 filter.handle_alert(alert.clone(), begun);
@@ -153,7 +168,7 @@ impl Sinks {
         }
         let (alerts, alerts_of) = mpsc::channel(QUEUE_MAX);
         let (tests, tests_of) = mpsc::channel(TESTS_MAX);
-        let (overflow, gone) = (Arc::new(AtomicU64::new(0)), Arc::new(Gone::default()));
+        let overflow = Arc::new(AtomicU64::new(0));
         let push = Push {
             name,
             filter,
@@ -171,14 +186,17 @@ impl Sinks {
         let (cursors, of_task, lost, finish) =
             (self.cursors.clone(), gone.clone(), self.lost.clone(), self.finish.subscribe());
         let task = tokio::spawn(async move {
-            if let Err(error) = running.await {
-                tracing::error!(sink = name, %error, "the sink's task failed; it tells nothing more until the next start");
-                cursors.stop(name, None);
-                of_task.say("its task failed, and it takes no more messages until the next start".to_owned());
-            }
-            if of_task.why().is_some() {
-                of_task.report(name, &lost, finish).await;
-            }
+            let ended = async {
+                if let Err(error) = running.await {
+                    tracing::error!(sink = name, %error, "the sink's task failed; it tells nothing more until the next start");
+                    cursors.stop(name, None);
+                    let why = "its task failed, and it takes no more messages until the next start";
+                    of_task.say(format!("{why}: stop the server and start it again"));
+                }
+            };
+            tokio::join!(ended, of_task.report(name, &lost, finish));
+            // What came while it ended.
+            of_task.say_missed(name, &lost);
         });
         self.pushes.push(Handle { name, alerts, tests, overflow, gone, task });
     }
@@ -195,6 +213,11 @@ impl Sinks {
         self.pushes.push(Handle { name, alerts, tests, overflow: Arc::default(), gone, task });
     }
 
+    /// A sink that is not told anything, which is as it should be: a test says why.
+    pub fn leave_off(&mut self, name: &'static str, why: String) {
+        self.off.push((name, why));
+    }
+
     fn handle(&mut self, message: Msg) {
         match message {
             Msg::Alert { alert, room } => {
@@ -202,13 +225,15 @@ impl Sinks {
                 drop(room);
             }
             Msg::Test { answer } => self.test(answer),
+            // Whoever asked may have gone.
+            Msg::Sinks { answer } => drop(answer.send(self.stand())),
             Msg::Finish { until, answer } => self.finish(until, answer),
         }
         match self.overflow.swap(0, Ordering::Relaxed) {
             0 => {}
             lost => {
                 log::tell_lost(lost);
-                (self.lost)("every sink", lost);
+                (self.lost)("every sink", lost, "");
             }
         }
     }
@@ -250,6 +275,19 @@ impl Sinks {
         }
     }
 
+    fn stand(&self) -> Tested {
+        let mut rows = vec![row(log::NAME, SinkState::On)];
+        rows.extend(
+            self.pushes.iter().map(|push| row(push.name, push.gone.why().map_or(SinkState::On, SinkState::Dead))),
+        );
+        rows.extend(self.left_off());
+        rows
+    }
+
+    fn left_off(&self) -> Vec<SinkRow> {
+        self.off.iter().map(|(name, why)| row(name, SinkState::Off(why.clone()))).collect()
+    }
+
     /// The log is told at once; the others say it in their time.
     fn test(&self, answer: oneshot::Sender<Tested>) {
         log::tell(&Alert { what: What::Test, source: None, at: SystemTime::now(), late: false });
@@ -258,44 +296,54 @@ impl Sinks {
             let (answer, answered) = oneshot::channel();
             let asked = Asked { until: until - TEST_GRACE, answer };
             let taken = push.tests.try_send(asked).map_err(|error| match (error, push.gone.why()) {
-                (_, Some(why)) => why.to_owned(),
-                (TrySendError::Full(_), None) => format!("{TESTS_MAX} tests wait for it already"),
-                (TrySendError::Closed(_), None) => "it takes no more messages; the log says why".to_owned(),
+                (TrySendError::Full(_), _) => {
+                    format!("{TESTS_MAX} tests wait for it already; try again when they are over")
+                }
+                (TrySendError::Closed(_), Some(why)) => why,
+                (TrySendError::Closed(_), None) => {
+                    "it takes no more messages; the log says why; stop the server and start it again".to_owned()
+                }
             });
             (push.name, taken.map(|()| answered))
         });
-        let asked: Vec<_> = asked.collect();
+        let (asked, left_off): (Vec<_>, _) = (asked.collect(), self.left_off());
         tokio::spawn(async move {
-            let mut tested = vec![(log::NAME.to_owned(), Ok(()))];
+            let mut tested = vec![row(log::NAME, SinkState::On)];
             for (name, asked) in asked {
                 let went = match asked {
                     Err(why) => Err(why),
                     Ok(answered) => match tokio::time::timeout_at(until.into(), answered).await {
                         Ok(Ok(went)) => went,
-                        Ok(Err(_)) => Err("it ended before it was asked".to_owned()),
-                        Err(_) => Err("it has not answered in time; another message may be under way".to_owned()),
+                        Ok(Err(_)) => Err("it ended before it was asked; start the server again".to_owned()),
+                        Err(_) => Err(format!(
+                            "it has not answered in time; another message may be under way; {}",
+                            push::later()
+                        )),
                     },
                 };
-                tested.push((name.to_owned(), went));
+                tested.push(row(name, went.map_or_else(SinkState::Failed, |()| SinkState::On)));
             }
+            tested.extend(left_off);
             // Whoever asked may have gone.
             let _ = answer.send(tested);
         });
     }
 
-    fn finish(&mut self, until: Instant, answer: oneshot::Sender<()>) {
+    fn finish(&mut self, until: Instant, answer: oneshot::Sender<Untold>) {
         self.finish.send_replace(Some(until));
-        let ending: Vec<_> = self.pushes.drain(..).map(|push| push.task).collect();
+        let ending: Vec<_> = self.pushes.drain(..).map(|push| (push.name, push.gone, push.task)).collect();
         let cursors = self.cursors.clone();
         tokio::spawn(async move {
-            for task in ending {
+            let mut untold = Vec::new();
+            for (name, gone, task) in ending {
                 if let Err(error) = task.await {
                     tracing::error!(%error, "a sink's task could not be waited for");
                 }
+                untold.extend(gone.why().or_else(|| gone.untold()).map(|why| (name.to_owned(), why)));
             }
             cursors.save().await;
             // Whoever waited may have gone.
-            let _ = answer.send(());
+            let _ = answer.send(untold);
         });
     }
 }
@@ -318,6 +366,10 @@ impl Actor for Hands {
         }
         Ok(())
     }
+}
+
+fn row(sink: &str, state: SinkState) -> SinkRow {
+    SinkRow { sink: sink.to_owned(), state }
 }
 
 /// Every text in it that somebody else wrote.

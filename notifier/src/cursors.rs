@@ -37,6 +37,13 @@ struct File {
     sinks: BTreeMap<String, SinkCursors>,
 }
 
+/// A sink that stands dead in the file: a hash of what it was configured with, and why. For who only looks. Blocks.
+#[must_use]
+pub fn dead(path: &Path, sink: &str) -> Option<DeadSink> {
+    // A file that does not verify is the next process's to put aside, and no sink is dead by it.
+    read(path).ok()??.remove(sink)?.dead
+}
+
 /// Shared by all sinks.
 #[derive(Debug)]
 pub struct Cursors {
@@ -154,9 +161,16 @@ impl Cursors {
     }
 
     /// It is configured otherwise than when it died.
-    pub fn revive(&self, sink: &str) {
+    pub fn forgive(&self, sink: &str) {
         if let Some(ledger) = self.lock().ledgers.get_mut(sink) {
             ledger.kept.dead = None;
+        }
+    }
+
+    /// A message has arrived there although it was dead.
+    pub fn revive(&self, sink: &str) {
+        if let Some(ledger) = self.lock().ledgers.get_mut(sink) {
+            ledger.revive();
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use notify_rust::{Notification, Urgency};
 use tokio::sync::{mpsc, oneshot};
+use ukai_protocol::command::quoted;
 
 use crate::message::{Deliver, Message, Outcome};
 use crate::render;
@@ -36,22 +37,21 @@ struct Ask {
 }
 
 impl Desktop {
-    /// None: there is no session bus here, or no thread to ask it from.
-    #[must_use]
-    pub fn here(demo: bool) -> Option<Self> {
+    /// An error says why it is not used: there is no session bus here, or no thread to ask it from.
+    pub fn here(demo: bool) -> Result<Self, String> {
         let named = std::env::var_os("DBUS_SESSION_BUS_ADDRESS").is_some_and(|address| !address.is_empty());
         let usual = std::env::var_os("XDG_RUNTIME_DIR").is_some_and(|folder| Path::new(&folder).join("bus").exists());
         if !named && !usual {
             tracing::debug!(sink = NAME, "there is no session bus; it is not used");
-            return None;
+            return Err("off: no session bus".to_owned());
         }
         let (asks, asked) = mpsc::channel(ASKED_MAX);
         // It ends when its sender is gone, or with the process: nobody waits for it.
         match thread::Builder::new().name(NAME.to_owned()).spawn(move || serve(asked)) {
-            Ok(_) => Some(Desktop { demo, thread: asks }),
+            Ok(_) => Ok(Desktop { demo, thread: asks }),
             Err(error) => {
                 tracing::warn!(sink = NAME, %error, "its thread could not be started; it is not used");
-                None
+                Err(format!("off: its thread could not be started: {error}"))
             }
         }
     }
@@ -76,6 +76,11 @@ impl Desktop {
 impl Deliver for Desktop {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn cure(&self) -> String {
+        let test = quoted(&["notify", "test"]);
+        format!("see that a notification service runs in this session; {test} tries it again")
     }
 
     async fn deliver(&mut self, message: &Message) -> Outcome {

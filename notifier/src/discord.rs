@@ -17,6 +17,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
+use ukai_protocol::command::quoted;
 use ukai_protocol::disk;
 use ukai_protocol::secret::Secret;
 
@@ -160,7 +161,10 @@ impl Deliver for Discord {
     async fn deliver(&mut self, message: &Message) -> Outcome {
         let body = render::discord(message, self.demo);
         let mut tries = 0;
-        self.trouble.set(self.left_to_wait().map(asks_to_wait));
+        match self.left_to_wait() {
+            Some(left) => self.trouble.waits(asks_to_wait(left), self.not_before),
+            None => self.trouble.set(None),
+        }
         loop {
             // A timer holds two years at most, and goes off then.
             while let Some(at) = self.not_before {
@@ -173,8 +177,8 @@ impl Deliver for Discord {
                 Answer::Dead(why) => return Outcome::Dead(why),
                 // However often: it is the one who says when.
                 Answer::Wait(wait) => {
-                    self.trouble.set(Some(asks_to_wait(wait)));
                     self.not_before = push::now().checked_add(wait);
+                    self.trouble.waits(asks_to_wait(wait), self.not_before);
                 }
                 Answer::Again(why) => {
                     tries += 1;
@@ -199,6 +203,14 @@ impl Deliver for Discord {
 
     fn identity(&self) -> Option<String> {
         Some(self.identity.clone())
+    }
+
+    fn cure(&self) -> String {
+        format!(
+            "{} tries it again; where the webhook is gone, make one in Discord (a channel's settings, Integrations), put its \
+             address into UKAI_DISCORD_WEBHOOK and start again",
+            quoted(&["notify", "test"])
+        )
     }
 }
 

@@ -385,6 +385,11 @@ impl Filter {
         lost
     }
 
+    /// A dead sink takes messages again: what it missed stays unsaid.
+    pub fn revive(&mut self) {
+        self.dead = false;
+    }
+
     /// A record of which this sink has nothing more to tell.
     pub fn poll_settled(&mut self) -> Option<Source> {
         let source = self.settled.pop_front()?;

@@ -2,8 +2,8 @@
 //!
 //! Why not once, when it dies: whoever has acked that believes that nothing more was lost since.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
@@ -18,22 +18,43 @@ const SAY_EVERY: Duration = Duration::from_secs(60);
 /// Shared by whoever hands alerts to the sink, its task, and who reports what it misses.
 #[derive(Debug, Default)]
 pub struct Gone {
-    why: OnceLock<String>,
+    why: Mutex<Option<String>>,
     missed: AtomicU64,
+    /// Why its last message did not arrive.
+    untold: Mutex<Option<String>>,
     changed: Notify,
 }
 
 impl Gone {
-    /// From now on it takes nothing more. The first reason stands.
+    /// From now on it takes nothing more.
     pub fn say(&self, why: String) {
-        // Whoever said it first has said what matters.
-        let _ = self.why.set(why);
+        self.set(Some(why));
+    }
+
+    /// It takes messages again.
+    pub fn revive(&self) {
+        self.set(None);
+    }
+
+    fn set(&self, why: Option<String>) {
+        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
     /// Why it takes nothing more; None: it does.
     #[must_use]
-    pub fn why(&self) -> Option<&str> {
-        self.why.get().map(String::as_str)
+    pub fn why(&self) -> Option<String> {
+        self.why.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Its last message arrived, or did not: why.
+    pub fn ended(&self, untold: Option<String>) {
+        *self.untold.lock().unwrap_or_else(PoisonError::into_inner) = untold;
+    }
+
+    /// Why its last message did not arrive.
+    #[must_use]
+    pub fn untold(&self) -> Option<String> {
+        self.untold.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// It should have told this.
@@ -44,12 +65,17 @@ impl Gone {
         }
     }
 
+    /// What was missed and has not been said.
+    pub fn say_missed(&self, sink: &str, lost: &Lost) {
+        match self.missed.swap(0, Ordering::Relaxed) {
+            0 => {}
+            missed => lost(sink, missed, &self.why().unwrap_or_default()),
+        }
+    }
+
     /// Until the process ends: the first at once, the others by the minute.
     pub async fn report(&self, sink: &str, lost: &Lost, mut finish: watch::Receiver<Option<Instant>>) {
-        let say = || match self.missed.swap(0, Ordering::Relaxed) {
-            0 => {}
-            missed => lost(sink, missed),
-        };
+        let say = || self.say_missed(sink, lost);
         loop {
             tokio::select! {
                 () = self.changed.notified() => say(),

@@ -17,7 +17,7 @@ pub mod redact;
 mod render;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -26,12 +26,14 @@ use ractor::{Actor, ActorRef, SpawnErr};
 use tokio::sync::{Semaphore, oneshot};
 use ukai_protocol::secret::Secret;
 
-pub use actor::{Sinks, Tested};
+pub use actor::{Sinks, Tested, Untold};
 pub use alert::{Alert, Source, What};
 use cursors::Cursors;
 use desktop::Desktop;
 pub use desktop::NAME as DESKTOP;
 use discord::Discord;
+pub use discord::NAME as DISCORD;
+pub use log::NAME as LOG;
 use redact::Redactor;
 
 /// Alerts that wait for the sinks: every job of a large batch ending at once.
@@ -41,8 +43,10 @@ const FINISH_DEADLINE: Duration = Duration::from_secs(5);
 /// … of which this is left to write down what they have not told.
 const SAVE_GRACE: Duration = Duration::from_millis(500);
 
-/// Told of a sink and of how many alerts it could not deliver, once for each message.
-pub type Lost = Arc<dyn Fn(&str, u64) + Send + Sync>;
+const UNSET: &str = "not configured: UKAI_DISCORD_WEBHOOK is unset here";
+
+/// Told of a sink, of how many alerts it could not deliver, once for each message, and why (empty: it had no room).
+pub type Lost = Arc<dyn Fn(&str, u64, &str) + Send + Sync>;
 
 /// What it needs to know to begin.
 pub struct Setup {
@@ -63,7 +67,7 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         let (cursors, secrets, owed) = (PathBuf::new(), Vec::new(), Vec::new());
-        Setup { cursors, secrets, discord: None, desktop: false, demo: false, owed, lost: Arc::new(|_, _| ()) }
+        Setup { cursors, secrets, discord: None, desktop: false, demo: false, owed, lost: Arc::new(|_, _, _| ()) }
     }
 }
 
@@ -74,6 +78,15 @@ impl fmt::Debug for Setup {
         shown.field("cursors", cursors).field("discord", discord).field("desktop", desktop).field("demo", demo);
         shown.field("owed", &owed.len()).finish_non_exhaustive()
     }
+}
+
+/// Why Discord would take nothing, as the last process left it in `cursors`; None: for all that is known, it would.
+/// `webhook`: as it is set here. Blocks.
+#[must_use]
+pub fn discord_is_dead(cursors: &Path, webhook: &Secret) -> Option<String> {
+    cursors::dead(cursors, discord::NAME)
+        .filter(|dead| dead.identity == discord::identity(webhook))
+        .map(|dead| dead.why)
 }
 
 /// A handle to the sinks. The last one to be dropped ends them.
@@ -94,15 +107,18 @@ impl Notifier {
                 Discord::new(&webhook, left_to_wait, sinks.redactor().clone(), demo)
             });
             match discord.transpose() {
-                Ok(discord) => discord.into_iter().for_each(|discord| sinks.add(discord)),
+                Ok(Some(discord)) => sinks.add(discord),
+                Ok(None) => sinks.leave_off(discord::NAME, UNSET.to_owned()),
                 // Whoever set it wants to know; what it is stays unsaid.
                 Err(why) => sinks.refuse(
                     discord::NAME,
                     format!("UKAI_DISCORD_WEBHOOK is not used: {why}; correct it, then start again"),
                 ),
             }
-            if desktop && let Some(desktop) = Desktop::here(demo) {
-                sinks.add(desktop);
+            match desktop.then(|| Desktop::here(demo)) {
+                Some(Ok(desktop)) => sinks.add(desktop),
+                Some(Err(why)) => sinks.leave_off(desktop::NAME, why),
+                None => sinks.leave_off(desktop::NAME, "off: the configuration says `desktop = false`".to_owned()),
             }
         })
         .await
@@ -147,15 +163,29 @@ impl Notifier {
         }
     }
 
-    /// Tells what still waits, then ends.
-    pub async fn finish(&self) {
+    /// How each sink stands; none is told anything.
+    pub async fn sinks(&self) -> Tested {
+        let (answer, stands) = oneshot::channel();
+        match self.actor.cast(actor::Msg::Sinks { answer }) {
+            Ok(()) => stands.await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Tells what still waits, then ends. The sinks whose last message did not arrive, and why.
+    pub async fn finish(&self) -> Untold {
         let deadline = push::now() + FINISH_DEADLINE;
         let (answer, ended) = oneshot::channel();
         let asked = self.actor.cast(actor::Msg::Finish { until: deadline - SAVE_GRACE, answer });
-        if asked.is_err() || tokio::time::timeout_at(deadline.into(), ended).await.is_err() {
+        let ended = match asked {
+            Ok(()) => tokio::time::timeout_at(deadline.into(), ended).await.ok(),
+            Err(_) => None,
+        };
+        if ended.is_none() {
             tracing::warn!("alerts were left behind");
         }
         self.actor.stop(None);
+        ended.and_then(Result::ok).unwrap_or_default()
     }
 }
 

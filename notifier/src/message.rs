@@ -2,8 +2,10 @@
 
 #![deny(clippy::disallowed_methods)]
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::alert::What;
 
@@ -43,16 +45,45 @@ pub enum Outcome {
 
 /// What the last try at a message came to, where that was no delivery: for who will not wait for the end of it.
 #[derive(Clone, Debug, Default)]
-pub struct Trouble(Arc<Mutex<Option<String>>>);
+pub struct Trouble(Arc<Mutex<Known>>);
+
+#[derive(Clone, Debug, Default)]
+struct Known {
+    why: Option<String>,
+    /// Nothing happens before this: it was asked to wait.
+    not_before: Option<Instant>,
+}
 
 impl Trouble {
     pub fn set(&self, why: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        *self.lock() = Known { why, not_before: None };
+    }
+
+    /// It was asked to wait until then.
+    pub fn waits(&self, why: String, not_before: Option<Instant>) {
+        *self.lock() = Known { why: Some(why), not_before };
     }
 
     #[must_use]
     pub fn why(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lock().why.clone()
+    }
+
+    /// Whether it is known by now that nothing arrives by `until`.
+    #[must_use]
+    pub fn is_beyond(&self, until: Instant) -> bool {
+        self.lock().not_before.is_some_and(|at| at > until)
+    }
+
+    /// Ready as soon as that is known; polled with the delivery itself, after it, for nothing else wakes it.
+    pub fn beyond(&self, until: Option<Instant>) -> impl Future<Output = ()> {
+        let is_known = move || until.is_some_and(|until| self.is_beyond(until));
+        poll_fn(move |_| if is_known() { Poll::Ready(()) } else { Poll::Pending })
+    }
+
+    /// Nothing panics while it is held.
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -66,6 +97,11 @@ pub trait Deliver: Send {
     /// For how long it must not be asked, as it said: kept over restarts.
     fn left_to_wait(&self) -> Option<Duration> {
         None
+    }
+
+    /// What a person does where it takes no more.
+    fn cure(&self) -> String {
+        "configure it anew, then start again".to_owned()
     }
 
     /// Of its message under way, or the last one.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
 use tokio::sync::{mpsc, oneshot, watch};
+use ukai_protocol::command::quoted;
 
 use crate::Lost;
 use crate::alert::{Alert, What};
@@ -58,24 +59,18 @@ enum Woken {
 }
 
 impl Push {
-    /// Until the process ends or the sink is dead.
+    /// Until the process ends. A dead sink is asked no more, unless a person has it try.
     pub async fn run(mut self, mut deliver: impl Deliver) {
         loop {
             self.catch_up();
             if let Some(asked) = self.next_asked() {
-                let trouble = deliver.trouble();
-                let outcome = self.attend(deliver.deliver(&test()), &trouble, Some(asked.until)).await;
-                self.remember(&deliver);
-                if outcome == Outcome::Delivered {
-                    self.filter.arrived(now());
+                self.test(asked, &mut deliver).await;
+            } else if self.gone.why().is_some() {
+                if self.finishing.is_some() {
+                    return;
                 }
-                // Whoever asked may have gone.
-                let _ = asked.answer.send(said(&outcome, trouble.why()));
-                if let Outcome::Dead(why) = outcome {
-                    self.catch_up();
-                    let lost = self.filter.die();
-                    return self.die(why, lost, &deliver);
-                }
+                let woken = self.woken().await;
+                self.take(woken);
             } else if let Some(message) = self.filter.poll_message(now()) {
                 let trouble = deliver.trouble();
                 let outcome = self.attend(deliver.deliver(&message), &trouble, None).await;
@@ -94,7 +89,26 @@ impl Push {
         }
     }
 
-    /// Waits for a delivery and takes in what comes meanwhile. Unsent: `until` or the end of the process came first.
+    /// A person wants to see a message arrive: where it does, the sink is well, whatever was known of it.
+    async fn test(&mut self, asked: Asked, deliver: &mut impl Deliver) {
+        let trouble = deliver.trouble();
+        let outcome = self.attend(deliver.deliver(&test()), &trouble, Some(asked.until)).await;
+        self.remember(deliver);
+        if outcome == Outcome::Delivered {
+            self.filter.arrived(now());
+            self.revive().await;
+        }
+        // Whoever asked may have gone.
+        let _ = asked.answer.send(said(&outcome, trouble.why(), &deliver.cure()));
+        if let Outcome::Dead(why) = outcome {
+            self.catch_up();
+            let lost = self.filter.die();
+            self.die(why, lost, deliver);
+        }
+    }
+
+    /// Waits for a delivery and takes in what comes meanwhile. Unsent: `until` came first, or is known to, or the end of
+    /// the process.
     async fn attend(
         &mut self,
         delivery: impl Future<Output = Outcome>,
@@ -102,6 +116,7 @@ impl Push {
         until: Option<Instant>,
     ) -> Outcome {
         tokio::pin!(delivery);
+        let wanted = until;
         loop {
             self.catch_up();
             let until = until.into_iter().chain(self.finishing).min();
@@ -109,6 +124,8 @@ impl Push {
             tokio::select! {
                 biased;
                 outcome = &mut delivery => return outcome,
+                () = trouble.beyond(wanted) => return Outcome::Unsent,
+                () = trouble.beyond(test) => self.give_tests_up(trouble),
                 () = at(until), if until.is_some() => return Outcome::Unsent,
                 () = at(test), if test.is_some() => self.give_tests_up(trouble),
                 woken = self.woken(), if self.finishing.is_none() => self.take(woken),
@@ -130,10 +147,17 @@ impl Push {
 
     fn take(&mut self, woken: Woken) {
         match woken {
-            Woken::Alert(alert) => self.filter.handle_alert(alert, now()),
+            Woken::Alert(alert) => self.take_in(alert),
             Woken::Asked(asked) => self.asked.push_back(asked),
             Woken::Finish(at) => self.end(at),
             Woken::Abandoned => self.end(now()),
+        }
+    }
+
+    fn take_in(&mut self, alert: Alert) {
+        match self.gone.why() {
+            Some(_) => self.gone.miss(&alert),
+            None => self.filter.handle_alert(alert, now()),
         }
     }
 
@@ -146,27 +170,29 @@ impl Push {
     /// Takes in what is there, hands out what is settled, says what was lost.
     fn catch_up(&mut self) {
         while let Ok(alert) = self.alerts.try_recv() {
-            self.filter.handle_alert(alert, now());
+            self.take_in(alert);
         }
         let filter = &mut self.filter;
         self.cursors.settle(self.name, std::iter::from_fn(|| filter.poll_settled()), SystemTime::now());
         let overflow = self.overflow.swap(0, Ordering::Relaxed);
         if overflow > 0 {
             tracing::error!(sink = self.name, "{overflow} alerts found no room; they are told after the next start");
-            (self.lost)(self.name, overflow);
+            (self.lost)(self.name, overflow, "");
         }
     }
 
     /// Whoever waits for a test no longer hears how it goes with the message before it.
     fn give_tests_up(&mut self, trouble: &Trouble) {
-        let (over, left) = std::mem::take(&mut self.asked).into_iter().partition(|asked| asked.until <= now());
+        let (over, left) = std::mem::take(&mut self.asked)
+            .into_iter()
+            .partition(|asked| asked.until <= now() || trouble.is_beyond(asked.until));
         self.asked = left;
         let over: VecDeque<Asked> = over;
         for asked in over {
             let why = trouble.why().map(|why| format!("another message is under way, and fails: {why}"));
             let why = why.unwrap_or_else(|| "it has not answered in time; another message is under way".to_owned());
             // Whoever asked may have gone.
-            let _ = asked.answer.send(Err(why));
+            let _ = asked.answer.send(Err(format!("{why}; {}", later())));
         }
     }
 
@@ -182,43 +208,59 @@ impl Push {
     /// Whether this was its last message.
     fn came_of(&mut self, outcome: Outcome, deliver: &impl Deliver) -> bool {
         let sink = self.name;
+        self.gone.ended(said(&outcome, deliver.trouble().why(), &deliver.cure()).err());
         let lost = self.filter.handle_outcome(&outcome, now());
-        match outcome {
-            Outcome::Delivered => {}
+        let why = match outcome {
+            Outcome::Delivered => String::new(),
             Outcome::Failed(why) => {
                 tracing::error!(sink, why, "alerts could not be delivered; they go along with the next message");
+                why
             }
-            Outcome::Dropped(why) => tracing::error!(sink, why, "alerts were refused"),
-            Outcome::Unsent => tracing::warn!(sink, "alerts were left behind; they are told after the next start"),
+            Outcome::Dropped(why) => {
+                tracing::error!(sink, why, "alerts were refused");
+                why
+            }
+            Outcome::Unsent => {
+                tracing::warn!(sink, "alerts were left behind; they are told after the next start");
+                String::new()
+            }
             Outcome::Dead(why) => {
                 self.die(why, lost, deliver);
-                return true;
+                return false;
             }
-        }
+        };
         if lost > 0 {
-            (self.lost)(sink, lost);
+            (self.lost)(sink, lost, &why);
         }
         self.catch_up();
         self.remember(deliver);
         self.finishing.is_some_and(|until| until <= now())
     }
 
-    /// It is dead for as long as it is configured as it is.
+    /// It is dead for as long as it is configured as it is, or until a test arrives.
     fn die(&mut self, why: String, lost: u64, deliver: &impl Deliver) {
-        tracing::error!(sink = self.name, why, "the sink takes no more alerts; configure it anew, then start again");
+        let said = is_dead(&why, &deliver.cure());
+        tracing::error!(sink = self.name, "the sink takes no more alerts: {said}");
         if lost > 0 {
-            (self.lost)(self.name, lost);
+            (self.lost)(self.name, lost, &said);
         }
-        self.gone.say(format!("it takes no more messages: {why}; configure it anew, then start again"));
+        self.gone.say(said);
         // What has come meanwhile is not told any more.
-        self.alerts.close();
-        while let Ok(alert) = self.alerts.try_recv() {
-            self.gone.miss(&alert);
-        }
         self.catch_up();
         self.remember(deliver);
         self.cursors.stop(self.name, deliver.identity().map(|identity| DeadSink { identity, why }));
         self.cursors.save_soon();
+    }
+
+    /// On disk before anybody is told: who starts next must not find it dead.
+    async fn revive(&mut self) {
+        if self.gone.why().is_some() {
+            tracing::info!(sink = self.name, "the sink takes alerts again; what it missed stays untold");
+            self.gone.revive();
+            self.filter.revive();
+            self.cursors.revive(self.name);
+            self.cursors.save().await;
+        }
     }
 
     fn remember(&mut self, deliver: &impl Deliver) {
@@ -248,13 +290,26 @@ fn test() -> Message {
     Message { entries: vec![entry], more: Vec::new() }
 }
 
-/// `trouble`: what the last try came to.
-fn said(outcome: &Outcome, trouble: Option<String>) -> Result<(), String> {
-    match outcome {
-        Outcome::Delivered => Ok(()),
-        Outcome::Failed(why) => Err(why.clone()),
-        Outcome::Dropped(why) => Err(format!("it refused the message: {why}")),
-        Outcome::Dead(why) => Err(format!("it takes no more messages: {why}")),
-        Outcome::Unsent => Err(trouble.unwrap_or_else(|| "it has not answered in time".to_owned())),
-    }
+/// Why a sink is dead, and what a person does.
+pub fn is_dead(why: &str, cure: &str) -> String {
+    format!("it is dead: {why}; {cure}")
+}
+
+/// What to do where a later try may fare better.
+pub fn later() -> String {
+    format!("{} tries again", quoted(&["notify", "test"]))
+}
+
+/// How it went and, where it did not arrive, what to do. `trouble`: what the last try came to.
+fn said(outcome: &Outcome, trouble: Option<String>, cure: &str) -> Result<(), String> {
+    let why = match outcome {
+        Outcome::Delivered => return Ok(()),
+        Outcome::Failed(why) => why.clone(),
+        Outcome::Dropped(why) => {
+            return Err(format!("it refused the message: {why}; see what is set up there, then {}", later()));
+        }
+        Outcome::Dead(why) => return Err(is_dead(why, cure)),
+        Outcome::Unsent => trouble.unwrap_or_else(|| "it has not answered in time".to_owned()),
+    };
+    Err(format!("{why}; when that is over, {}", later()))
 }

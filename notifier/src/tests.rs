@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::time::{Instant, UNIX_EPOCH};
 
 use tempfile::TempDir;
+use ukai_protocol::control::{SinkRow, SinkState};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind};
 
@@ -87,7 +88,7 @@ impl Home {
 
     async fn start(&self, owed: &[Alert], fakes: &[&Fake]) -> Notifier {
         let lost = self.lost.clone();
-        let lost: Lost = Arc::new(move |sink, count| lost.lock().expect("no panic").push((sink.to_owned(), count)));
+        let lost: Lost = Arc::new(move |sink, count, _| lost.lock().expect("no panic").push((sink.to_owned(), count)));
         let secrets = vec![Secret::new("sk-hidden-1234".to_owned())];
         let setup = Setup { cursors: self.cursors(), secrets, owed: owed.to_vec(), lost, ..Setup::default() };
         let notifier = Notifier::start_with(setup, |sinks, _, _| {
@@ -112,6 +113,14 @@ fn text(seq: u64) -> String {
 
 fn late(seq: u64) -> String {
     text(seq) + " (late)"
+}
+
+/// How a test of it went.
+fn went(row: &SinkRow) -> Result<(), String> {
+    match &row.state {
+        SinkState::On => Ok(()),
+        SinkState::Failed(why) | SinkState::Dead(why) | SinkState::Off(why) => Err(why.clone()),
+    }
 }
 
 /// Whatever is held for grouping has been told by then.
@@ -148,10 +157,11 @@ async fn what_one_process_could_not_tell_the_next_one_tells_once_and_late() {
     wait_a_minute().await;
     notifier.alert(paused(2));
     let before = tokio::time::Instant::now();
-    notifier.finish().await;
+    let untold = notifier.finish().await;
+    assert!(matches!(&untold[..], [(sink, why)] if sink == "fake" && why.contains("not answered")), "{untold:?}");
     assert!(before.elapsed() <= FINISH_DEADLINE, "{:?}", before.elapsed());
     let well = Fake::new("fake", []);
-    home.start(&[paused(1), paused(2)], &[&well]).await.finish().await;
+    assert_eq!(home.start(&[paused(1), paused(2)], &[&well]).await.finish().await, []);
     assert_eq!((hanging.seen().len(), well.seen()), (0, vec![late(1), late(2)]));
     let again = Fake::new("fake", []);
     home.start(&[paused(1), paused(2), paused(3)], &[&again]).await.finish().await;
@@ -219,19 +229,89 @@ async fn a_dead_sink_is_not_begun_until_it_is_configured_otherwise() {
     notifier.alert(paused(1));
     wait_a_minute().await;
     notifier.alert(paused(2));
-    let tested = notifier.test().await;
-    assert!(tested[1].1.as_ref().is_err_and(|why| why.contains("no more messages")), "{tested:?}");
+    let stands = notifier.sinks().await;
+    assert!(matches!(&stands[1].state, SinkState::Dead(why) if why.contains("it is dead: 404")), "{stands:?}");
     notifier.finish().await;
     assert_eq!(home.lost(), [("fake".to_owned(), 1), ("fake".to_owned(), 1)]);
     let owed = [paused(1), paused(2)];
     let same = Fake::new("fake", []);
     let notifier = home.start(&owed, &[&same]).await;
-    let tested = notifier.test().await;
-    assert!(tested[1].1.as_ref().is_err_and(|why| why.contains("404; configure it anew")), "{tested:?}");
+    let stands = notifier.sinks().await;
+    assert!(matches!(&stands[1].state, SinkState::Dead(why) if why.contains("404; configure it anew")), "{stands:?}");
     notifier.finish().await;
     let other = Fake { identity: Some("two".to_owned()), ..Fake::new("fake", []) };
     home.start(&owed, &[&other]).await.finish().await;
     assert_eq!((same.seen(), other.seen()), (vec![], vec![late(1), late(2)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_tries_a_dead_sink_again_and_revives_it_where_it_arrives() {
+    // It died in this process or in an earlier one.
+    for restart in [false, true] {
+        let home = Home::new();
+        let dead = Act::Say(Outcome::Dead("404".to_owned()));
+        let fake = Fake::new("fake", [dead.clone(), dead.clone()]);
+        let mut notifier = home.start(&[], &[&fake]).await;
+        notifier.alert(paused(1));
+        wait_a_minute().await;
+        let mut now = fake.clone();
+        if restart {
+            notifier.finish().await;
+            now = Fake::new("fake", [dead]);
+            notifier = home.start(&[paused(1)], &[&now]).await;
+        }
+        let why = went(&notifier.test().await[1]).expect_err("it is dead still");
+        assert!(why.contains("it is dead: 404; configure it anew"), "{why}");
+        notifier.alert(paused(2));
+        assert_eq!(went(&notifier.test().await[1]), Ok(()), "{restart}");
+        assert_eq!(notifier.sinks().await[1].state, SinkState::On);
+        notifier.alert(paused(3));
+        wait_a_minute().await;
+        notifier.finish().await;
+        assert_eq!(now.seen(), [What::Test.to_string(), text(3)], "{restart}");
+        assert_eq!(home.lost(), [("fake".to_owned(), 1), ("fake".to_owned(), 1)], "{restart}");
+        // The next process knows that it is well, and what was missed.
+        let next = Fake::new("fake", []);
+        home.start(&[paused(1), paused(2), paused(3), paused(4)], &[&next]).await.finish().await;
+        assert_eq!(next.seen(), [late(4)], "{restart}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_is_answered_at_once_where_a_longer_wait_is_named() {
+    for seconds in [60, 9] {
+        let home = Home::new();
+        let fake = Fake::new("fake", [Act::Hang, Act::Hang]);
+        fake.trouble.waits("it asks to wait".to_owned(), Some(crate::push::now() + Duration::from_secs(seconds)));
+        let notifier = home.start(&[], &[&fake]).await;
+        for behind in [false, true] {
+            if behind {
+                notifier.alert(paused(1));
+                tokio::time::sleep(Duration::from_secs(30)).await;
+                let until = crate::push::now() + Duration::from_secs(seconds);
+                fake.trouble.waits("it asks to wait".to_owned(), Some(until));
+            }
+            let before = tokio::time::Instant::now();
+            let why = went(&notifier.test().await[1]).expect_err("it waits");
+            assert!(why.contains("it asks to wait") && why.ends_with("`ukai notify test` tries again"), "{why}");
+            assert_eq!(before.elapsed() < Duration::from_secs(1), seconds == 60, "{seconds} s, {behind}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_configured_is_a_row_and_no_failure() {
+    let notifier = Notifier::start(Setup::default()).await.expect("it starts");
+    for rows in [notifier.test().await, notifier.sinks().await] {
+        let rows: Vec<_> = rows.into_iter().map(|SinkRow { sink, state }| (sink, state)).collect();
+        let off = |why: &str| SinkState::Off(why.to_owned());
+        let expected = [
+            (LOG, SinkState::On),
+            (DISCORD, off("not configured: UKAI_DISCORD_WEBHOOK is unset here")),
+            (DESKTOP, off("off: the configuration says `desktop = false`")),
+        ];
+        assert_eq!(rows, expected.map(|(sink, state)| (sink.to_owned(), state)));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -276,12 +356,12 @@ async fn a_test_that_kills_a_sink_loses_what_waits_for_it_and_says_so() {
 async fn a_webhook_that_cannot_be_used_is_a_row_of_the_test_and_counts_what_it_misses() {
     let home = Home::new();
     let lost = home.lost.clone();
-    let lost: Lost = Arc::new(move |sink, count| lost.lock().expect("no panic").push((sink.to_owned(), count)));
+    let lost: Lost = Arc::new(move |sink, count, _| lost.lock().expect("no panic").push((sink.to_owned(), count)));
     let discord = Some(Secret::new("http://discord.com/api/webhooks/1/SECRET".to_owned()));
     let notifier = Notifier::start(Setup { discord, lost, ..Setup::default() }).await.expect("it starts");
     let tested = notifier.test().await;
-    let [(log, Ok(())), (discord, Err(why))] = tested.as_slice() else { panic!("{tested:?}") };
-    assert_eq!((log.as_str(), discord.as_str()), ("log", discord::NAME));
+    let (discord, why) = (tested[1].sink.clone(), went(&tested[1]).expect_err("it cannot be used"));
+    assert_eq!((tested[0].sink.as_str(), discord.as_str()), (LOG, DISCORD));
     assert!(why.contains("neither https nor http") && why.contains("correct it") && !why.contains("SECRET"), "{why}");
     notifier.alert(paused(1));
     notifier.finish().await;
@@ -300,16 +380,20 @@ async fn a_test_says_how_it_went_for_each_sink() {
     fakes[3].trouble.set(Some("HTTP 500".to_owned()));
     let notifier = home.start(&[], &fakes.each_ref()).await;
     let before = tokio::time::Instant::now();
-    let went = notifier.test().await;
+    let tested = notifier.test().await;
     assert!(before.elapsed() <= Duration::from_secs(10));
     let expected = [
         ("log", Ok(())),
         ("well", Ok(())),
-        ("refuses", Err("it refused the message: too long")),
-        ("hangs", Err("it has not answered in time")),
-        ("fails", Err("HTTP 500")),
+        (
+            "refuses",
+            Err("it refused the message: too long; see what is set up there, then `ukai notify test` tries again"),
+        ),
+        ("hangs", Err("it has not answered in time; when that is over, `ukai notify test` tries again")),
+        ("fails", Err("HTTP 500; when that is over, `ukai notify test` tries again")),
     ];
-    assert_eq!(went, expected.map(|(sink, went)| (sink.to_owned(), went.map_err(str::to_owned))));
+    let tested: Vec<_> = tested.iter().map(|row| (row.sink.as_str(), went(row))).collect();
+    assert_eq!(tested, expected.map(|(sink, went)| (sink, went.map_err(str::to_owned))));
     assert_eq!(fakes[0].seen(), [What::Test.to_string()]);
     // One that waits behind a message says how that goes, in its time.
     let under_way = Fake::new("fails", [Act::Hang]);
@@ -317,11 +401,8 @@ async fn a_test_says_how_it_went_for_each_sink() {
     let behind = home.start(&[], &[&under_way]).await;
     behind.alert(paused(1));
     wait_a_minute().await;
-    let went = behind.test().await;
-    assert!(
-        went[1].1.as_ref().is_err_and(|why| why == "another message is under way, and fails: HTTP 500"),
-        "{went:?}"
-    );
+    let why = went(&behind.test().await[1]).expect_err("it fails");
+    assert_eq!(why, "another message is under way, and fails: HTTP 500; `ukai notify test` tries again");
     behind.finish().await;
     // One that gave up a test goes on.
     notifier.alert(paused(1));

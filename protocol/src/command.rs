@@ -27,6 +27,12 @@ pub fn quoted(words: &[&str]) -> String {
     format!("`{}`", command(words).replace('`', "'"))
 }
 
+/// The same for what keeps a state directory of its own, whichever was named for this process.
+#[must_use]
+pub fn quoted_apart(words: &[&str]) -> String {
+    format!("`{}`", line(words, None).replace('`', "'"))
+}
+
 fn line(words: &[&str], state_dir: Option<&Path>) -> String {
     let mut line = "ukai".to_owned();
     let place = state_dir.map(|path| path.display().to_string());
@@ -78,5 +84,6 @@ mod tests {
         name_state_dir(Path::new("/elsewhere"));
         assert_eq!(command(&["ls"]), "ukai ls --state-dir /srv/ukai");
         assert_eq!(quoted(&["ls"]), "`ukai ls --state-dir /srv/ukai`");
+        assert_eq!(quoted_apart(&["demo"]), "`ukai demo`");
     }
 }

@@ -57,6 +57,8 @@ pub enum Request {
     Attention,
     /// Have each sink of alerts tell something now.
     TestNotify,
+    /// How each sink of alerts stands; nothing is told.
+    Sinks,
     /// Everything that happens from now on to the selected jobs, preceded by what is in their logs.
     Subscribe {
         filter: Filter,
@@ -188,7 +190,7 @@ pub enum Response {
         first: Vec<ToSee>,
         count: u64,
     },
-    /// How each sink fared.
+    /// How each sink fared, or stands.
     Notified {
         sinks: Vec<SinkRow>,
     },
@@ -300,6 +302,7 @@ impl JobResult {
             limits: progress.limits,
             resume_token: None,
             attention: progress.attention.clone(),
+            resumes: progress.resumes,
         }
     }
 }
@@ -317,6 +320,8 @@ pub struct JobResult {
     pub resume_token: Option<String>,
     /// Why a person should look at it.
     pub attention: Option<String>,
+    /// How often a person let it go on after an end.
+    pub resumes: u32,
 }
 
 /// Something that waits for a person to see it.
@@ -327,12 +332,23 @@ pub struct ToSee {
     pub why: String,
 }
 
-/// One sink of alerts, when it was told to tell something.
+/// One sink of alerts: how it stands, or how it fared when it was told to tell something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkRow {
     pub sink: String,
-    /// Why nothing arrived; None: it did.
-    pub failed: Option<String>,
+    pub state: SinkState,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SinkState {
+    /// It takes messages; after a test: that one arrived.
+    On,
+    /// The test did not arrive: why, and what to do next.
+    Failed(String),
+    /// It takes no more messages: why, and what to do next.
+    Dead(String),
+    /// It is not configured, or cannot be had here.
+    Off(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -35,7 +35,13 @@ pub enum ServerEvent {
     /// Too many jobs crashed at once.
     StartsPaused { pause_ms: u64 },
     /// A sink could not deliver these.
-    AlertsLost { sink: String, count: u64 },
+    AlertsLost {
+        sink: String,
+        count: u64,
+        /// Why, where that is known.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        why: String,
+    },
     /// A person has seen it.
     Acked { subject: String },
     /// Bytes after the last whole line were cut off when the log was opened.
@@ -68,6 +74,9 @@ pub struct ServerState {
     pub quarantined: BTreeMap<String, Seen>,
     /// Alerts that never arrived, and that nobody has been told of.
     pub lost: u64,
+    /// Of the last of them: by which sink, and why.
+    #[serde(default)]
+    pub lost_why: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,8 +103,11 @@ impl ServerState {
                 }
                 self.forget(subject);
             }
-            ServerEvent::AlertsLost { count, .. } => self.lost = self.lost.saturating_add(*count),
-            ServerEvent::Acked { subject } if subject == ALERTS => self.lost = 0,
+            ServerEvent::AlertsLost { sink, count, why } => {
+                self.lost = self.lost.saturating_add(*count);
+                self.lost_why = if why.is_empty() { sink.clone() } else { format!("{sink}: {why}") };
+            }
+            ServerEvent::Acked { subject } if subject == ALERTS => (self.lost, self.lost_why) = (0, String::new()),
             ServerEvent::Acked { subject } => {
                 if let Some(seen) = self.quarantined.get_mut(subject) {
                     seen.acked = true;
@@ -127,8 +139,10 @@ impl ServerState {
         let quarantined = self.quarantined.iter().filter(|(_, seen)| !seen.acked);
         let mut attention: Vec<_> = quarantined.map(|(subject, seen)| (subject.clone(), seen.why.clone())).collect();
         if self.lost > 0 {
-            let why =
-                format!("{} alerts could not be delivered; {} shows what they were about", self.lost, quoted(&["ls"]));
+            let by = if self.lost_why.is_empty() { String::new() } else { format!(" ({})", self.lost_why) };
+            let alerts = if self.lost == 1 { "alert" } else { "alerts" };
+            let ls = quoted(&["ls"]);
+            let why = format!("{} {alerts} could not be delivered{by}; {ls} shows what was not told", self.lost);
             attention.push((ALERTS.to_owned(), why));
         }
         attention
@@ -145,7 +159,7 @@ mod tests {
         let quarantined =
             |subject: &str| ServerEvent::Quarantined { subject: subject.to_owned(), why: "bad".to_owned() };
         let acked = |subject: &str| ServerEvent::Acked { subject: subject.to_owned() };
-        let lost = ServerEvent::AlertsLost { sink: "discord".to_owned(), count: 2 };
+        let lost = ServerEvent::AlertsLost { sink: "discord".to_owned(), count: 2, why: "it is dead: 404".to_owned() };
         let names = |state: &ServerState| state.attention().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         for (event, expected) in [
             (quarantined("routes.json"), vec!["routes.json"]),
@@ -161,6 +175,8 @@ mod tests {
         ] {
             state.apply(&event);
             assert_eq!(names(&state), expected, "{event:?}");
+            let why = state.attention().into_iter().find(|(name, _)| name == ALERTS).map(|(_, why)| why);
+            assert!(why.is_none_or(|why| why.contains("2 alerts") && why.contains("discord: it is dead: 404")));
         }
         assert_eq!((state.seq, state.quarantined.len()), (9, 0));
     }

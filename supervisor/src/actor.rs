@@ -177,6 +177,7 @@ pub enum Msg {
     AlertsLost {
         sink: String,
         count: u64,
+        why: String,
     },
     RoutesSaved {
         revision: u64,
@@ -356,7 +357,9 @@ impl Actor for Supervisor {
             Msg::Ack { what, all, answer } => state.ack(what, all, answer),
             Msg::Attention { answer } => state.attention(answer),
             Msg::ServerLogged(logged) => state.server_logged(logged),
-            Msg::AlertsLost { sink, count } => drop(state.note(vec![ServerEvent::AlertsLost { sink, count }])),
+            Msg::AlertsLost { sink, count, why } => {
+                state.note(vec![ServerEvent::AlertsLost { sink, count, why }]);
+            }
             Msg::Resolve { jobs, answer } => {
                 // A client that has gone needs no answer, here and below.
                 let seq = |id: &JobId| state.jobs.get(id).map_or(0, |job| job.progress.seq);

@@ -124,6 +124,12 @@ impl Batches {
         true
     }
 
+    /// The job of that line, before another takes its place.
+    #[must_use]
+    pub fn job_of(&self, place: &BatchPlace) -> Option<&JobId> {
+        self.keys.get(&place.line.key).filter(|(batch, _)| *batch == place.id).map(|(_, job)| job)
+    }
+
     /// A person lets it go on. `false`: it is not of the batch any more.
     pub fn reopen(&mut self, id: &BatchId, job: &JobId) -> bool {
         let Some(batch) = self.batches.get_mut(id).filter(|batch| batch.jobs.values().any(|known| known == job)) else {

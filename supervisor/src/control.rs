@@ -11,7 +11,7 @@ use ractor::ActorRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use ukai_notifier::Notifier;
 use ukai_protocol::connection::{LinkError, Reader, Writer};
-use ukai_protocol::control::{Filter, NewJob, Request, Response, Seen, Selection, SinkRow};
+use ukai_protocol::control::{Filter, NewJob, Request, Response, Seen, Selection};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::CauseKind;
 
@@ -99,7 +99,8 @@ pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Res
                 let found = doors.ask(|answer| Msg::Attention { answer }).await;
                 found.map(|(first, count)| Response::Attention { first, count })
             }
-            Request::TestNotify => Ok(Response::Notified { sinks: tested(&doors.notifier).await }),
+            Request::TestNotify => Ok(Response::Notified { sinks: doors.notifier.test().await }),
+            Request::Sinks => Ok(Response::Notified { sinks: doors.notifier.sinks().await }),
             Request::Subscribe { filter, seen } => match doors.subscribe(filter, seen).await {
                 Ok(subscription) => return subscription.tell(doors, reader, writer).await,
                 Err(refusal) => Err(refusal),
@@ -107,12 +108,6 @@ pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Res
         };
         writer.send(&answered.unwrap_or_else(refused)).await?;
     }
-}
-
-/// Each sink is asked, and says how it went.
-pub async fn tested(notifier: &Notifier) -> Vec<SinkRow> {
-    let sinks = notifier.test().await;
-    sinks.into_iter().map(|(sink, result)| SinkRow { sink, failed: result.err() }).collect()
 }
 
 fn refused(Refusal { why, usage }: Refusal) -> Response {

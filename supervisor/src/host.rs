@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use ractor::{Actor as _, ActorRef, SpawnErr};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
-use ukai_notifier::{Alert, DESKTOP, Lost, Notifier, Setup};
+use ukai_notifier::{Alert, DESKTOP, Lost, Notifier, Setup, Untold};
 use ukai_protocol::connection::Listener;
 use ukai_protocol::control::SinkRow;
 use ukai_protocol::disk;
@@ -21,7 +21,7 @@ use ukai_protocol::process_tree;
 
 use crate::actor::{Arguments, Idle, Msg, Supervisor};
 use crate::batch;
-use crate::control::{self, Doors};
+use crate::control::Doors;
 use crate::listener;
 use crate::pool::actor::Pool;
 use crate::pool::commands_env::CommandsEnv;
@@ -108,14 +108,14 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     };
     let lost = {
         let address = address.clone();
-        Arc::new(move |sink: &str, count| {
+        Arc::new(move |sink: &str, count, why: &str| {
             // A desktop that shows nothing has said so in the log, and the others tell.
             if sink == DESKTOP {
                 return;
             }
             // Of what an earlier process left behind it is said in the log alone: nobody lives yet who could record it.
             if let Some(supervisor) = address.get() {
-                let _ = supervisor.cast(Msg::AlertsLost { sink: sink.to_owned(), count });
+                let _ = supervisor.cast(Msg::AlertsLost { sink: sink.to_owned(), count, why: why.to_owned() });
             }
         })
     };
@@ -213,7 +213,7 @@ pub async fn test_notify(state: &StateDir, notify: Notify) -> Result<Vec<SinkRow
     let Notify { demo, desktop, discord, secrets } = notify;
     let setup = Setup { cursors: state.cursors(), secrets, discord, desktop, demo, ..Setup::default() };
     let notifier = Notifier::start(setup).await?;
-    let sinks = control::tested(&notifier).await;
+    let sinks = notifier.test().await;
     notifier.finish().await;
     drop(lock);
     Ok(sinks)
@@ -259,8 +259,9 @@ impl Host {
         }
     }
 
-    /// Stops: no new starts, workers end when what they sent is on disk, their jobs go on at the next start.
-    pub async fn drain(self) {
+    /// Stops: no new starts, workers end when what they sent is on disk, their jobs go on at the next start. Answers with
+    /// the sinks of alerts whose last message did not arrive.
+    pub async fn drain(self) -> Untold {
         self.listening.abort();
         self.reaping.abort();
         let (answer, answered) = oneshot::channel();
@@ -273,10 +274,11 @@ impl Host {
         if asked.is_err() || !matches!(closed.await, Ok(Ok(()))) {
             tracing::error!("the store had ended before it was closed");
         }
-        self.notifier.finish().await;
+        let untold = self.notifier.finish().await;
         self.supervisor.stop(None);
         if let Err(error) = self.supervising.await {
             tracing::error!(%error, "the supervisor's task failed");
         }
+        untold
     }
 }

@@ -91,7 +91,7 @@ pub fn of_server(event: &ServerEvent) -> Option<What> {
         }
         ServerEvent::Quarantined { subject, why } => What::Quarantined { subject: subject.clone(), why: why.clone() },
         ServerEvent::StartsPaused { pause_ms } => What::StartsPaused { pause: Duration::from_millis(*pause_ms) },
-        ServerEvent::AlertsLost { sink, count } => What::Lost { sink: sink.clone(), count: *count },
+        ServerEvent::AlertsLost { sink, count, .. } => What::Lost { sink: sink.clone(), count: *count },
         ServerEvent::BreakerMoved { to: BreakerState::HalfOpen, .. }
         | ServerEvent::Verified { .. }
         | ServerEvent::Acked { .. }

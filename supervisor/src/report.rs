@@ -27,7 +27,7 @@ pub struct Figures {
     pub opened: u64,
     pub half_opened: u64,
     pub closed: u64,
-    /// Jobs that ended, whichever way.
+    /// Jobs whose last state in the period is an end, whichever way: one that was resumed and ended again is one.
     pub ended: u64,
     pub completed: u64,
     /// Ends because a checkpoint could not be written.
@@ -41,6 +41,7 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// Of any job; its ends are counted by [`Ends`].
     pub fn add(&mut self, event: &Event) {
         match event {
             Event::Replied { usage, .. } => {
@@ -53,18 +54,19 @@ impl Figures {
                 let usage = usage.unwrap_or_default();
                 self.spend(usage.input, usage.output);
             }
-            Event::Finished { outcome, .. } => {
-                self.ended += 1;
-                self.completed += u64::from(outcome.status() == JobStatus::Completed);
-                if let Outcome::Ended(cause) = outcome
-                    && outcome.status() == JobStatus::Aborted
-                {
-                    let reason = cause.kind.reason();
-                    self.checkpoints_failed += u64::from(reason == Reason::CheckpointFailed);
-                    *self.aborts.entry(format!("{reason}({})", cause.kind)).or_default() += 1;
-                }
-            }
             _ => {}
+        }
+    }
+
+    fn end(&mut self, outcome: &Outcome) {
+        self.ended += 1;
+        self.completed += u64::from(outcome.status() == JobStatus::Completed);
+        if let Outcome::Ended(cause) = outcome
+            && outcome.status() == JobStatus::Aborted
+        {
+            let reason = cause.kind.reason();
+            self.checkpoints_failed += u64::from(reason == Reason::CheckpointFailed);
+            *self.aborts.entry(format!("{reason}({})", cause.kind)).or_default() += 1;
         }
     }
 
@@ -102,6 +104,26 @@ impl Figures {
             of(self.aborted(), self.ended),
             (self.completed > 0).then(|| tokens as f64 / self.completed as f64),
         ]
+    }
+}
+
+/// How one job stands at the end of one period, as far as its records of that period say.
+#[derive(Clone, Debug, Default)]
+pub struct Ends(Option<Outcome>);
+
+impl Ends {
+    /// The records of the job in their order.
+    pub fn add(&mut self, event: &Event) {
+        match event {
+            Event::Finished { outcome, .. } => self.0 = Some(outcome.clone()),
+            Event::Resumed { .. } => self.0 = None,
+            _ => {}
+        }
+    }
+
+    /// The period is over.
+    pub fn count(self, figures: &mut Figures) {
+        self.0.iter().for_each(|outcome| figures.end(outcome));
     }
 }
 
@@ -147,7 +169,7 @@ impl Verdict {
 
 #[cfg(test)]
 mod tests {
-    use ukai_protocol::job::{Cause, CauseKind};
+    use ukai_protocol::job::{Cause, CauseKind, Limits};
     use ukai_protocol::message::{Stop, Usage};
 
     use super::*;
@@ -196,13 +218,28 @@ mod tests {
             failed(AnswerClass::RateLimited),
             failed(AnswerClass::Unavailable),
             failed(AnswerClass::Withdrawn),
-            finished(Outcome::Completed { attention: false }),
-            ended(CauseKind::AllOpen),
-            ended(CauseKind::Io(28)),
-            ended(CauseKind::Cancel),
         ] {
             figures.add(&event);
         }
+        let completed = || finished(Outcome::Completed { attention: false });
+        let resumed = || Event::Resumed { limits: Limits::default() };
+        for job in [
+            vec![completed()],
+            vec![ended(CauseKind::AllOpen)],
+            vec![ended(CauseKind::Io(28))],
+            vec![ended(CauseKind::Cancel)],
+            // It goes on, and ends once more or not at all: it is one job, and as it stands last.
+            vec![ended(CauseKind::Cancel), resumed(), ended(CauseKind::AllOpen), resumed()],
+        ] {
+            let mut ends = Ends::default();
+            job.iter().for_each(|event| ends.add(event));
+            ends.count(&mut figures);
+        }
+        let mut twice = Ends::default();
+        [ended(CauseKind::AllOpen), resumed(), ended(CauseKind::Cancel)].iter().for_each(|event| twice.add(event));
+        let mut alone = Figures::default();
+        twice.count(&mut alone);
+        assert_eq!((alone.ended, alone.aborted()), (1, 0), "one job, by its last end");
         let moved = |to| ServerEvent::BreakerMoved {
             account: "lab".to_owned(),
             to,

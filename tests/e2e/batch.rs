@@ -216,15 +216,45 @@ fn lines_that_were_cancelled_or_failed_are_tried_again_when_asked_and_the_others
     list(&home, 1..=3);
     let failed = home.ukai(&RUN);
     ends_with(&failed, 1);
-    assert!(text(&failed.stdout).contains("type the same with --retry"), "{failed:?}");
+    let said = text(&failed.stdout);
+    assert!(said.contains("go on where it stopped; type: ukai resume b-") && !said.contains("--retry"), "{said}");
     ends_with(&home.ukai(&RUN), 1);
     assert_eq!(script.arrivals().len(), 3, "known is known");
     let (code, result) = home.ukai_json(&[&RUN[..], &["--retry", "--output", "json"]].concat());
     assert_eq!((code, &result["added"], &result["completed"]), (0, &1.into(), &3.into()), "{result}");
     each_once(&home, 1..=3);
+    // Whoever had it made anew has seen the one before, and nobody goes on with that.
+    let settled = |home: &Home| {
+        let resumed = home.ukai(&["resume", "--all"]);
+        ends_with(&resumed, 0);
+        let said = text(&resumed.stderr);
+        assert!(said.contains("nothing to resume") && !said.contains("attention"), "{said}");
+    };
+    settled(&home);
     let _server = home.serve();
+    settled(&home);
     each_once(&home, 1..=3);
     assert_eq!(script.arrivals().len(), 4);
+}
+
+#[test]
+fn after_a_list_that_reached_a_limit_what_is_told_can_be_typed_and_goes_on_with_it() {
+    let (home, script) = Home::with_script(&crate::scripts::steps(4));
+    home.file("notes.txt", &crate::scripts::notes());
+    list(&home, 1..=2);
+    let limited = home.ukai(&[&RUN[..], &["--limit", "steps=2"]].concat());
+    ends_with(&limited, 4);
+    let said = text(&limited.stdout);
+    assert!(!said.contains("--retry"), "{said}");
+    let typed = said.lines().find_map(|line| line.split_once("type: ukai resume ")).expect("what to type").1.to_owned();
+    assert!(typed.ends_with(" --limit steps=4"), "{typed}");
+    let tokens: Vec<_> = rows(&home).iter().map(|row| row["job_id"].as_str().expect("an id").to_owned()).collect();
+    let token = |id: &String| home.ukai_json(&["show", id, "--output", "json"]).1["resume_token"].to_string();
+    let tokens = tokens.iter().map(token).collect::<Vec<_>>().join(",").replace('"', "");
+    let words: Vec<_> = ["resume"].into_iter().chain(typed.split(' ')).chain(["--yes-resume", &tokens]).collect();
+    let resumed = home.ukai(&words);
+    ends_with(&resumed, 0);
+    assert_eq!(script.arrivals().len(), 8, "no step was asked twice");
 }
 
 #[test]

@@ -74,6 +74,28 @@ fn the_storm_is_one_message_and_its_resumption_none() {
 }
 
 #[test]
+fn a_storm_whose_message_does_not_arrive_says_so_and_goes_as_told_and_what_it_says_to_type_works() {
+    let (home, receiver) = (Home::new(), Receiver::start());
+    home.file("a.txt", "TODO error\nname\n");
+    receiver.fault(Fault::Status(404));
+    let place = home.path().join("storm").display().to_string();
+    let played = told(&home, &receiver, &["demo", "--storm", "--state-dir", &place]).output().expect("played");
+    let stdout = String::from_utf8_lossy(&played.stdout).into_owned();
+    assert_eq!(played.status.code(), Some(0), "{played:?}");
+    assert!(stdout.contains("its message did not arrive (discord): it is dead: HTTP 404"), "{stdout}");
+    // Nothing of a demo is resumed: its providers have ended.
+    let shown = stdout.lines().find_map(|line| line.trim().strip_prefix("ukai show ")).expect("a job");
+    let job = shown.split(' ').next().expect("an id");
+    let typed = home.ukai(&["show", job, "--state-dir", &place]);
+    let said = String::from_utf8_lossy(&typed.stdout).into_owned();
+    assert!(said.contains("`ukai demo --storm --resume` plays") && !said.contains("ukai resume"), "{said}");
+    assert!(String::from_utf8_lossy(&typed.stderr).contains("this is a demo's"), "{typed:?}");
+    let refused = home.ukai(&["resume", job, "--state-dir", &place]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && said.contains("nothing was resumed: this is a demo's"), "{said}");
+}
+
+#[test]
 fn what_a_killed_server_had_not_told_is_told_once_after_the_next_start() {
     let receiver = Receiver::start();
     let (home, _script) = Home::with_script(&scripts::steps(4));
@@ -104,7 +126,7 @@ fn what_a_killed_server_had_not_told_is_told_once_after_the_next_start() {
 
 #[test]
 fn a_wait_is_obeyed_and_an_unknown_address_is_dead_also_after_a_restart() {
-    let (home, receiver) = (Home::new(), Receiver::start());
+    let ((home, _script), receiver) = (Home::with_script(&scripts::steps(1)), Receiver::start());
     let test = |receiver: &Receiver| {
         let output = told(&home, receiver, &["notify", "test", "--output", "json"]).output().expect("ukai runs");
         let rows: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -113,13 +135,33 @@ fn a_wait_is_obeyed_and_an_unknown_address_is_dead_also_after_a_restart() {
     };
     receiver.fault(Fault::Limited(0.75));
     assert_eq!(test(&receiver).0, Some(true));
+    let doctor = |receiver: &Receiver| {
+        let said = told(&home, receiver, &["doctor"]).output().expect("ukai runs").stdout;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        said.lines().find(|line| line.contains("discord")).expect("a line").to_owned()
+    };
+    assert!(doctor(&receiver).contains("yes"));
     receiver.fault(Fault::Status(404));
-    assert_eq!(test(&receiver).0, Some(false));
-    let asked = receiver.requests();
     let (row, said) = test(&receiver);
-    assert_eq!(row, Some(false), "it is not even begun: {said}");
-    assert!(said.contains("configure it anew") && !said.contains(receiver.token()), "{said}");
+    assert_eq!(row, Some(false));
+    assert!(said.contains("it is dead: HTTP 404") && !said.contains(receiver.token()), "{said}");
+    assert!(said.contains("`ukai notify test` tries it again"), "{said}");
+    let asked = receiver.requests();
+    let line = doctor(&receiver);
+    assert!(
+        line.starts_with('!') && line.contains("it is dead: HTTP 404") && line.contains("tries it again"),
+        "{line}"
+    );
+    // Nobody but a person asks it again.
+    let mut server = serve(&home, &receiver);
+    let line = doctor(&receiver);
+    assert!(line.starts_with('!') && line.contains("it is dead: HTTP 404"), "{line}");
     assert_eq!(receiver.requests(), asked, "a dead address is not asked again");
+    assert_eq!(test(&receiver).0, Some(true), "and who does revives it");
+    assert!(!doctor(&receiver).contains("dead"));
+    server.kill().expect("killed");
+    server.wait().expect("gone");
+    assert!(!doctor(&receiver).contains("dead"), "also for who starts next");
     let other = Receiver::start();
     assert_eq!(test(&other).0, Some(true), "another address is another sink");
     assert_eq!(receiver.violations(), Vec::<String>::new());
@@ -149,6 +191,49 @@ fn a_test_says_of_each_webhook_what_is_wrong_with_it_and_fails() {
 }
 
 #[test]
+fn a_sink_that_nobody_configured_is_a_row_and_no_failure_and_a_server_of_another_environment_is_named() {
+    let ((home, _script), receiver) = (Home::with_script(&scripts::steps(1)), Receiver::start());
+    let check = |webhook: bool, args: &[&str], parts: &[&str]| {
+        let mut command = home.command(args);
+        command.env_remove("DBUS_SESSION_BUS_ADDRESS").env_remove("UKAI_DISCORD_WEBHOOK");
+        if webhook {
+            command.env("UKAI_DISCORD_WEBHOOK", receiver.url());
+        }
+        let output = command.output().expect("ukai runs");
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        parts.iter().for_each(|part| assert!(stdout.contains(part), "{part} in {stdout}"));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let test = ["notify", "test"];
+    let here = ["arrived: stderr of this terminal", "off: no session bus", "UKAI_DISCORD_WEBHOOK is unset here"];
+    assert!(check(false, &test, &here).contains("test"), "it went where it says");
+    let without = home.serve();
+    let difference = "started without UKAI_DISCORD_WEBHOOK, which this terminal has; start it again with it";
+    check(true, &["doctor"], &[difference]);
+    check(true, &test, &["arrived: stderr of the server", difference]);
+    check(false, &test, &["started without UKAI_DISCORD_WEBHOOK; start it again with it"]);
+    drop(without);
+    assert_eq!(receiver.requests(), 0);
+    let mut with = serve(&home, &receiver);
+    check(false, &["doctor"], &["the server has UKAI_DISCORD_WEBHOOK, this terminal has not"]);
+    with.kill().expect("killed");
+    with.wait().expect("gone");
+}
+
+#[test]
+fn a_longer_wait_than_the_test_has_is_told_at_once() {
+    let (home, receiver) = (Home::new(), Receiver::start());
+    receiver.fault(Fault::Limited(600.0));
+    let begun = std::time::Instant::now();
+    let output = told(&home, &receiver, &["notify", "test"]).output().expect("ukai runs");
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.code() == Some(1) && stdout.contains("it asks to wait for 600"), "{output:?}");
+    assert!(stdout.contains("`ukai notify test` tries again"), "{stdout}");
+    assert!(begun.elapsed().as_secs() < 8, "{:?}", begun.elapsed());
+}
+
+#[test]
 fn what_a_dead_webhook_misses_wants_to_be_seen_again_after_each_ack() {
     let receiver = Receiver::start();
     let (home, _script) = Home::with_script(&scripts::steps(4));
@@ -158,7 +243,9 @@ fn what_a_dead_webhook_misses_wants_to_be_seen_again_after_each_ack() {
     let mut server = serve(&home, &receiver);
     let lost = |home: &Home| {
         let seen = home.ukai(&["ack", "alerts"]);
-        String::from_utf8_lossy(&seen.stdout).contains("could not be delivered").then_some(())
+        let seen = String::from_utf8_lossy(&seen.stdout).into_owned();
+        assert!(!seen.contains("could not be") || seen.contains("discord: it is dead: HTTP 404"), "{seen}");
+        seen.contains("could not be delivered").then_some(())
     };
     for _ in 0..2 {
         assert_eq!(home.ukai(&["run", "--file", "look.toml"]).status.code(), Some(4));

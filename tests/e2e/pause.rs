@@ -300,3 +300,25 @@ fn a_pause_at_each_event_boundary_costs_nothing() {
     assert!(paused > 0, "no pause met a living worker");
     assert_eq!(script.arrivals().len(), runs * STEPS);
 }
+
+#[test]
+fn whoever_looks_at_a_paused_job_is_told_what_lets_it_go_on() {
+    let (home, _script) = Home::with_script(&slow_first_call());
+    home.file("notes.txt", &scripts::notes());
+    let _server = home.serve();
+    let id = submit(&home, "waits");
+    ukai(&home, &["pause", &id]);
+    until(&home, &id, "paused");
+    let command = format!("type: ukai unpause {id}");
+    let (shown, _) = ukai(&home, &["show", &id]);
+    assert!(shown.contains(&command), "{shown}");
+    let refused = home.ukai(&["resume", &id]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && said.contains(&command), "{said}");
+    let log = home.path().join("attach.log");
+    let stderr = std::fs::File::create(&log).expect("a log");
+    let mut attached = home.command(&["attach", &id]).stdout(Stdio::null()).stderr(stderr).spawn().expect("attached");
+    wait::until("attach to say it", || std::fs::read_to_string(&log).ok()?.contains(&command).then_some(()));
+    attached.kill().expect("killed");
+    attached.wait().expect("gone");
+}

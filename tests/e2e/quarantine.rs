@@ -107,6 +107,28 @@ fn a_run_with_a_changed_byte_is_refused_until_it_is_cleared_and_then_goes_on() {
 }
 
 #[test]
+fn what_was_cleared_can_be_acked_before_a_server_starts_and_stays_so() {
+    for what in ["ID", "--all"] {
+        let home = Home::new();
+        let script = Script::serve(home.path(), &scripts::slow_steps(STEPS, "50ms"));
+        home.configure(&lab(&script, "openai"));
+        home.file("notes.txt", &scripts::notes());
+        let (id, _) = damaged(&home);
+        stop(home.serve());
+        assert_eq!(said(&home, &["quarantine", "clear", &id]).0, Some(0));
+        let cleared = row(&home, &id);
+        assert_eq!((&cleared["status"], &cleared["attention"]), (&json!("interrupted"), &json!(true)), "{cleared}");
+        let (code, text) = said(&home, &["ack", if what == "ID" { &id } else { what }]);
+        assert!(code == Some(0) && text.contains(&id), "{text}");
+        assert_eq!(row(&home, &id)["attention"], false, "{what}");
+        assert!(!said(&home, &["ls"]).1.contains("attention"), "{what}");
+        let _server = home.serve();
+        wait::until("the job to end", || (home.count(&id, "Finished") > 0).then_some(()));
+        assert_eq!(row(&home, &id)["attention"], false, "{what}");
+    }
+}
+
+#[test]
 fn a_run_whose_log_was_emptied_is_listed_with_a_server_and_without_until_it_is_cleared() {
     for (removed, snapshot) in [(false, true), (true, true), (false, false)] {
         let (home, _script) = Home::with_script(&scripts::steps(4));

@@ -36,6 +36,11 @@ fn figures_and_page_are_those_of_what_happened() {
         page.starts_with("# Go / No-Go") && page.contains("**Go**: above their reference values: 429 frequency"),
         "{page}"
     );
+    for (stood, part) in [(false, "page.md\n"), (true, "in place of the file that stood there")] {
+        let written = home.ukai(&["report", "--go-no-go", "page.md"]);
+        let said = String::from_utf8_lossy(&written.stderr).into_owned();
+        assert!(said.contains("the page is written to") && said.contains(part), "{stood}: {said}");
+    }
     // A date is a whole day: of today as its end all has happened in it, and of today as its beginning too.
     let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
     for typed in [["--until", &*today], ["--since", &*today]] {

@@ -102,6 +102,7 @@ fn a_limit_abort_goes_on_with_a_raise_and_its_token_and_repeats_no_step() {
     assert_eq!((code, &result["status"]), (0, &"completed".into()), "{result}");
     assert_eq!((&result["steps"], &result["restarts"]), (&STEPS.into(), &0.into()), "{result}");
     assert_eq!(result["resume_token"], Value::Null);
+    assert_eq!(result["steps"], STEPS);
     assert_eq!(script.requests(), asked + 3, "steps that were finished are not asked again");
     check_log(&home, &job, STEPS.into());
     let last = script.arrivals().pop().expect("an arrival");
@@ -111,6 +112,34 @@ fn a_limit_abort_goes_on_with_a_raise_and_its_token_and_repeats_no_step() {
     assert_eq!(show(&home, &job)["attention"], true);
     let again = home.ukai(&["resume", &job, "--yes-resume", &token]);
     assert_eq!(again.status.code(), Some(2), "{}", String::from_utf8_lossy(&again.stderr));
+}
+
+#[test]
+fn what_is_followed_begins_with_the_resumption_and_not_with_the_story_before_it() {
+    for served in [false, true] {
+        let (home, _script, result) = ended_by_steps();
+        let _server = served.then(|| home.serve());
+        let (job, token) = (text(&result, "job_id").to_owned(), text(&result, "resume_token").to_owned());
+        let typed = ["resume", &job, "--limit", "steps=9", "--yes-resume", &token, "--output", "stream-json"];
+        let stdout = String::from_utf8_lossy(&home.ukai(&typed).stdout).into_owned();
+        let told: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let events: Vec<_> = told.iter().filter_map(|line| line["event"].as_str()).collect();
+        assert_eq!(events[0], "Resumed", "{events:?}");
+        assert_eq!(events.iter().filter(|event| **event == "Replied").count(), 3, "{events:?}");
+        let result = told.last().expect("a result");
+        assert_eq!((&result["type"], &result["steps"]), (&"result".into(), &STEPS.into()), "all of it counts");
+    }
+}
+
+#[test]
+fn without_a_provider_it_says_so_before_it_asks() {
+    let (home, _script, result) = ended_by_steps();
+    home.configure("");
+    let job = text(&result, "job_id").to_owned();
+    let refused = home.ukai(&["resume", &job, "--limit", "steps=9"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("provider") && !said.contains("--yes-resume TOKEN"), "{said}");
 }
 
 #[test]

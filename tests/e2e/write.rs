@@ -71,4 +71,17 @@ fn without_a_rule_nothing_is_written() {
     assert_eq!(std::fs::read_to_string(home.work().join("notes.txt")).expect("a file"), "one\ntwo\n");
     assert_eq!(result["files_changed"], serde_json::json!([]));
     assert!(!home.work().join("new").exists());
+    // What would allow it is named where it is told, as one types it.
+    let told = home.ukai(&["run", "edit"]);
+    let said = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(said.contains("run it with --allow 'Edit(notes.txt)' --allow 'Edit(new/**)'"), "{said}");
+    let shown = home.ukai(&["show", result["job_id"].as_str().expect("an id")]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("nobody to ask; run it with --allow 'Edit(new/**)'"), "{shown}");
+    let typo = home.ukai(&["run", "edit", "--allow", "Edt(src/**)"]);
+    let said = String::from_utf8_lossy(&typo.stderr).into_owned();
+    assert!(
+        typo.status.code() == Some(2) && said.contains("--allow 'Edt(src/**)'") && said.contains("`Edit`"),
+        "{said}"
+    );
 }

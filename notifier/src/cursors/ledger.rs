@@ -183,6 +183,14 @@ impl Ledger {
         self.stopped = true;
     }
 
+    /// It takes messages again. What it missed was counted when it did, and no cursor waits for it.
+    pub fn revive(&mut self) {
+        self.kept.dead = None;
+        self.stopped = false;
+        self.server.clear();
+        self.jobs.clear();
+    }
+
     /// What is too old to go out is owed no more.
     fn prune(&mut self, now_ms: u64) {
         let old = |at_ms: u64| now_ms.saturating_sub(at_ms) > OWED_FOR_MS;

@@ -1,4 +1,5 @@
-//! `ack`: a person has seen what wanted to be seen. Answered when that is on disk; only this ends an attention.
+//! `ack`: a person has seen what wanted to be seen. Answered when that is on disk; only this ends an attention, and that
+//! a person had another job made in its place (`--retry`).
 
 use std::collections::BTreeSet;
 
@@ -77,6 +78,19 @@ impl State {
         let server = if events.is_empty() { 0 } else { self.note(events) };
         self.acks.push(Acking { number, seen, left, server, failed: Vec::new(), answer });
         self.answer_acks();
+    }
+
+    /// Who has another job made in its place has seen how this one ended.
+    pub(super) fn seen_by_retry(&mut self, id: &JobId) {
+        match self.jobs.get_mut(id) {
+            Some(job) if job.unwritten => job.progress.attention = None,
+            // Nobody waits for it: where it cannot be written, it is shown on.
+            Some(job) if job.progress.attention.is_some() => {
+                let number = self.next_order();
+                self.write(id, Event::Acked {}, Write::Acked { number });
+            }
+            _ => {}
+        }
     }
 
     /// Names of what is no job's go first: a job cannot be called so by accident and hide it.

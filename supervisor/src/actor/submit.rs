@@ -266,6 +266,9 @@ impl State {
             match &failed {
                 None => {
                     if let Some(place) = &batch {
+                        if let Some(earlier) = self.batches.job_of(place).cloned() {
+                            self.seen_by_retry(&earlier);
+                        }
                         self.batches.enter(place, &id, false);
                     }
                     self.queue.push(id.clone(), Rank::New, priority);

@@ -1,11 +1,11 @@
 //! `ukai ack JOB…`, also `ukai --ack-run-state JOB`, which another verb may follow: a person has seen why a job, or something that is no job's, wanted
-//! to be looked at. Nothing else ends an attention; not a resumption, and not time.
+//! to be looked at. Nothing else ends an attention but `--retry` in its place; not a resumption, and not time.
 
 use ukai_protocol::command::quoted;
 use ukai_protocol::control::{Request, Response, ToSee};
 use ukai_protocol::event::Event;
 use ukai_protocol::id::JobId;
-use ukai_protocol::server_event::ServerEvent;
+use ukai_protocol::server_event::{ServerEvent, ServerState};
 
 use super::client::{Who, server_or, unexpected};
 use super::context::Context;
@@ -110,7 +110,7 @@ fn alone(context: &Context, what: &[String], all: bool, _lock: &Lock) -> Result<
         }
         // One that is refused has no log that could be written to; the server's own has it.
         let written = match subject.parse::<JobId>() {
-            Ok(id) if server.state.refuses(subject).is_none() && state.run(&id).root().is_dir() => write(state, &id),
+            Ok(id) if !is_refused(state, &server.state, &id) && state.run(&id).root().is_dir() => write(state, &id),
             Ok(_) | Err(_) => Ok(()),
         };
         match written {
@@ -122,6 +122,15 @@ fn alone(context: &Context, what: &[String], all: bool, _lock: &Lock) -> Result<
         server.log.append(events, loader::now)?;
     }
     Ok(found)
+}
+
+/// By the server's own log and by its files as they are now: one that was cleared since is whole, and takes the word.
+fn is_refused(state: &StateDir, server: &ServerState, id: &JobId) -> bool {
+    let is_whole = || {
+        let loaded = loader::load(state, id, None).is_ok_and(|replay| replay.state.progress.seq > 0);
+        loaded && matches!(loader::refusal(state, id), Ok(None))
+    };
+    server.refuses(id.as_str()).is_some() && !is_whole()
 }
 
 fn write(state: &StateDir, id: &JobId) -> Result<(), StoreError> {

@@ -8,7 +8,7 @@ use ukai_protocol::control::{Request, Response, ToSee};
 use super::client::{Client, unexpected};
 use super::context::Context;
 use super::failure::Failure;
-use super::{offline as logs, print};
+use super::{demo, offline as logs, print};
 use crate::store::server_log;
 
 /// Ids that the line names; more are counted.
@@ -17,13 +17,23 @@ const NAMED_MAX: usize = 3;
 /// A banner is no reason for a verb to fail: what keeps it from being known keeps the verb from working too, and is
 /// told there.
 pub(crate) async fn banner(context: &Context) {
+    if one_line(context).await && demo::is_of_one(&context.state) {
+        print::note(&format!("ukai: {}", demo::goes_on()));
+    }
+}
+
+/// The line alone. Whether there was one.
+pub(crate) async fn one_line(context: &Context) -> bool {
     match asked(context).await {
         Ok((first, count)) => {
-            if let Some(line) = line(&first, count) {
-                print::note(&line);
-            }
+            let line = line(&first, count);
+            line.iter().for_each(|line| print::note(line));
+            line.is_some()
         }
-        Err(failure) => tracing::debug!("no banner: {}", failure.text),
+        Err(failure) => {
+            tracing::debug!("no banner: {}", failure.text);
+            false
+        }
     }
 }
 
@@ -77,7 +87,8 @@ fn line(first: &[ToSee], count: u64) -> Option<String> {
     Some(format!("ukai: {what} ({}{more}){next}", named.join(", ")))
 }
 
-const WHY_CHARS_MAX: usize = 120;
+/// Of a reason that names a sink, its answer and what to do.
+const WHY_CHARS_MAX: usize = 240;
 
 #[cfg(test)]
 mod tests {

@@ -125,15 +125,20 @@ impl Context {
     }
 }
 
+/// As it is set here.
+pub(crate) fn webhook() -> Option<Secret> {
+    let url = env::var(WEBHOOK_VARIABLE).ok().map(|url| url.trim().to_owned());
+    url.filter(|url| !url.is_empty()).map(Secret::new)
+}
+
 /// Who is told by the desktop unless the configuration says otherwise is somebody who has one.
 fn notify(desktop: Option<bool>) -> Notify {
-    let discord = env::var(WEBHOOK_VARIABLE).ok().map(|url| url.trim().to_owned()).filter(|url| !url.is_empty());
     let secrets = env::vars_os().filter(|(name, value)| is_secret(&name.to_string_lossy(), &value.to_string_lossy()));
     let secrets = secrets.map(|(_, value)| value.to_string_lossy().trim().to_owned());
     Notify {
         demo: false,
         desktop: desktop.unwrap_or(true),
-        discord: discord.map(Secret::new),
+        discord: webhook(),
         secrets: secrets.filter(|value| value.len() >= SECRET_BYTES_MIN).map(Secret::new).collect(),
     }
 }

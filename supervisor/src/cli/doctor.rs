@@ -8,14 +8,16 @@ use std::path::Path;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::process::PidfdFlags;
 use serde_json::{Value, json};
+use ukai_notifier::{DISCORD, discord_is_dead};
 use ukai_protocol::command::{command, quoted};
-use ukai_protocol::control::{Request, Response, ServerStatus};
+use ukai_protocol::control::{Request, Response, ServerStatus, SinkRow, SinkState};
 use ukai_protocol::job::Limits;
 use ukai_protocol::lease::Timeouts;
 
 use super::client::{Client, unexpected};
-use super::context::{Context, WEBHOOK_VARIABLE, worker_program};
+use super::context::{Context, WEBHOOK_VARIABLE, webhook, worker_program};
 use super::failure::Failure;
+use super::sinks::{self, By, Of};
 use super::{Output, print, table};
 use crate::config::{Config, KeyFrom, Provider, duration, key, preset, provider};
 use crate::policy_file::{self, Traced};
@@ -32,7 +34,7 @@ struct Fact {
 pub(crate) async fn doctor(context: &Context) -> Result<u8, Failure> {
     let mut facts = configuration(context);
     facts.extend(providers(&context.loaded.config));
-    facts.extend(alerts(context));
+    facts.extend(alerts(context).await);
     let traced = policy_file::load(None, &mut Vec::new());
     facts.extend(policy(&traced));
     facts.extend(sandbox::facts(&traced).await);
@@ -151,7 +153,32 @@ fn looked(from: &KeyFrom) -> String {
     }
 }
 
-fn alerts(context: &Context) -> Vec<Fact> {
+/// As the server says that tells, or as this terminal is set up where none runs.
+async fn alerts(context: &Context) -> Vec<Fact> {
+    const TOPIC: &str = "alerts";
+    let rows = match Client::connect(context).await {
+        Ok(Some(client)) => sinks::asked(client, Of::Standing).await,
+        // A server that cannot be talked to is named by its own topic.
+        Ok(None) | Err(_) => return alerts_here(context),
+    };
+    match rows {
+        Ok(rows) => rows.into_iter().map(|row| sink(sinks::known(row, By::Server))).collect(),
+        Err(failure) => vec![bad(TOPIC, "sinks", failure.text, "the server")],
+    }
+}
+
+fn sink(row: SinkRow) -> Fact {
+    // Whoever set it here wants to be told.
+    let is_missed = row.sink == DISCORD && webhook().is_some();
+    let sound = match row.state {
+        SinkState::On => true,
+        SinkState::Off(_) => !is_missed,
+        SinkState::Failed(_) | SinkState::Dead(_) => false,
+    };
+    Fact { sound, ..fact("alerts", &row.sink, sinks::said(&row, By::Server, Of::Standing), "the server's environment") }
+}
+
+fn alerts_here(context: &Context) -> Vec<Fact> {
     const TOPIC: &str = "alerts";
     let config = &context.loaded.config;
     let file = config.file.as_ref().map_or_else(|| "none".to_owned(), |file| file.display().to_string());
@@ -160,12 +187,18 @@ fn alerts(context: &Context) -> Vec<Fact> {
         None => (true, "default".to_owned()),
     };
     let desktop = if desktop { "yes, where there is a session bus" } else { "no" };
-    let is_set = std::env::var_os(WEBHOOK_VARIABLE).is_some_and(|url| !url.is_empty());
-    let discord = match is_set {
-        true => format!("yes (see: {})", command(&["notify", "test"])),
-        false => "no: the variable is not set".to_owned(),
+    let discord = match webhook() {
+        None => fact(TOPIC, "discord", "no: the variable is not set", WEBHOOK_VARIABLE),
+        Some(url) => match discord_is_dead(&context.state.cursors(), &url) {
+            Some(why) => {
+                let tries = quoted(&["notify", "test"]);
+                let why = format!("it is dead: {why}; {tries} tries it again; another address takes its place");
+                bad(TOPIC, "discord", why, WEBHOOK_VARIABLE)
+            }
+            None => fact(TOPIC, "discord", format!("yes (see: {})", command(&["notify", "test"])), WEBHOOK_VARIABLE),
+        },
     };
-    vec![fact(TOPIC, "desktop", desktop, origin), fact(TOPIC, "discord", discord, WEBHOOK_VARIABLE)]
+    vec![fact(TOPIC, "desktop", desktop, origin), discord]
 }
 
 fn policy(traced: &Traced) -> Vec<Fact> {

@@ -4,30 +4,35 @@
 //! jobs stand is the fold of their records here too: nothing is asked for that was told. A listener that was too slow, or
 //! whose connection broke, asks again for what came after the last record that it saw of each job.
 
+mod next;
 mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
 use ukai_protocol::command::quoted;
-use ukai_protocol::control::{Filter, Happened, JobResult, JobRow, Request, Response, Seen, Selection};
+use ukai_protocol::control::{DeniedCall, Filter, Happened, JobResult, JobRow, Request, Response, Seen, Selection};
 use ukai_protocol::event::Event;
 use ukai_protocol::id::{BatchId, JobId};
-use ukai_protocol::job::JobStatus;
+use ukai_protocol::job::{JobSpec, JobStatus, Limits};
+use ukai_protocol::policy::Source;
 use ukai_protocol::run_state::Progress;
 
 use self::view::View;
 use super::client::{Client, unexpected};
 use super::context::Context;
 use super::failure::Failure;
-use super::offline;
+use super::{allow, offline};
 use crate::resume;
+use crate::store::spec_file::{self, Loaded};
 
 /// A job may end without a record that says so (its disk refuses, its log is quarantined): now and then, ask.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How long a supervisor may be away (it re-executes itself for an upgrade) before it counts as gone.
 const AWAY_MAX: Duration = Duration::from_secs(10);
+/// Flags that one line still shows.
+const FLAGS_SHOWN_MAX: usize = 5;
 const RECONNECT_EVERY: Duration = Duration::from_millis(100);
 
 /// What someone who watches may still want to say.
@@ -72,6 +77,8 @@ pub(crate) struct Follow<'a> {
 struct Watched {
     /// The fold of what was told.
     progress: Progress,
+    /// Shown from when a person has let it go on so often; before that is the story of an earlier end.
+    shown_from: u32,
     /// What it waits for, as last told.
     note: String,
     /// Its last record said for how long it waits.
@@ -84,6 +91,14 @@ impl<'a> Follow<'a> {
         let jobs: BTreeMap<_, _> = order.iter().map(|id| (id.clone(), Watched::default())).collect();
         let view = View::new(context.output, batch, jobs.len());
         Follow { context, open: jobs.len(), live: false, jobs, order, view }
+    }
+
+    /// Of jobs that a person lets go on: how often that had been before. What happened until then is not shown again.
+    pub fn resumed(mut self, resumes: &HashMap<JobId, u32>) -> Self {
+        for (id, job) in &mut self.jobs {
+            job.shown_from = resumes.get(id).map_or(0, |before| before + 1);
+        }
+        self
     }
 
     /// Until all have ended, or someone leaves. `wish` is asked again and again, and dropped while it waits.
@@ -188,13 +203,20 @@ impl<'a> Follow<'a> {
         if happened.seq > job.progress.seq + 1 {
             return true;
         }
+        let was = job.progress.status;
         if let Err(illegal) = job.progress.apply(&happened.event) {
             // The supervisor thinks otherwise, and it is its log.
             tracing::warn!(job = %happened.job, %illegal, "a record is shown that does not fold");
             job.progress.seq = happened.seq;
         }
+        let pauses = self.live && job.progress.status == JobStatus::Paused && was != JobStatus::Paused;
         job.waits = matches!(happened.event, Event::Waiting { wait_ms: Some(_), .. });
-        self.view.happened(happened);
+        if job.progress.resumes >= job.shown_from {
+            self.view.happened(happened);
+        }
+        if pauses {
+            self.view.paused(&happened.job);
+        }
         if self.live && job.is_over() {
             job.end_as_told(&mut self.view, &happened.job);
             self.open -= 1;
@@ -204,9 +226,13 @@ impl<'a> Follow<'a> {
 
     /// All that was recorded has been told: what ended last has ended.
     fn settle(&mut self) {
-        for (id, job) in self.jobs.iter_mut().filter(|(_, job)| job.is_over()) {
-            job.end_as_told(&mut self.view, id);
-            self.open -= 1;
+        for (id, job) in &mut self.jobs {
+            if job.is_over() {
+                job.end_as_told(&mut self.view, id);
+                self.open -= 1;
+            } else if job.progress.status == JobStatus::Paused {
+                self.view.paused(id);
+            }
         }
     }
 
@@ -256,7 +282,39 @@ impl<'a> Follow<'a> {
 
     fn results(mut self) -> End {
         let ended: Vec<_> = self.order.iter().filter_map(|id| self.jobs.get_mut(id)?.ended.take()).collect();
-        End { code: self.view.results(&ended), left: false }
+        let next = match self.view.batch() {
+            Some(batch) => next::lines(batch, ended.iter().map(|(row, result)| (row, self.limits(row, result)))),
+            None => ended.iter().flat_map(|(row, result)| self.to_allow(row, result)).collect(),
+        };
+        End { code: self.view.results(&ended, &next), left: false }
+    }
+
+    /// With which it ran, where it matters.
+    fn limits(&self, row: &JobRow, result: &JobResult) -> Option<Limits> {
+        if row.status != JobStatus::Aborted || result.limits.is_some() {
+            return result.limits;
+        }
+        // Without it no raise is named, and `resume` says what it lacks.
+        self.spec(&row.id).map(|spec| spec.limits)
+    }
+
+    /// What to add so that what was denied with nobody to ask is allowed.
+    fn to_allow(&self, row: &JobRow, result: &JobResult) -> Option<String> {
+        let nobody = |denied: &&DeniedCall| denied.source == Source::NoOneToAsk;
+        result.denied.iter().find(nobody)?;
+        let workdir = self.spec(&row.id).map(|spec| spec.workdir.clone());
+        let mut flags = allow::flags(&result.denied, workdir.as_deref());
+        let more = if flags.len() > FLAGS_SHOWN_MAX { " …" } else { "" };
+        flags.truncate(FLAGS_SHOWN_MAX);
+        let what = "was denied what nobody was there to be asked about; to allow it, run it with";
+        (!flags.is_empty()).then(|| format!("ukai: {} {what} {}{more}", row.id, flags.join(" ")))
+    }
+
+    fn spec(&self, id: &JobId) -> Option<Box<JobSpec>> {
+        match spec_file::load(&self.context.state.run(id).spec()) {
+            Ok(Loaded::Sound(spec)) => Some(spec),
+            Ok(Loaded::Missing | Loaded::Bad(_)) | Err(_) => None,
+        }
     }
 }
 
@@ -273,7 +331,8 @@ impl Watched {
     fn end(&mut self, view: &mut View, row: JobRow, result: JobResult) {
         view.ended(&row, &result);
         // Of a batch only rows are wanted at the end, and it may be large.
-        let result = if view.is_of_batch() { JobResult::default() } else { result };
+        let result =
+            if view.is_of_batch() { JobResult { limits: result.limits, ..JobResult::default() } } else { result };
         self.progress.text = String::new();
         self.ended = Some((row, result));
     }

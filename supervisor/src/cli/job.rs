@@ -6,6 +6,7 @@
 pub(in crate::cli) mod ground;
 mod list;
 mod masking;
+mod tools;
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};

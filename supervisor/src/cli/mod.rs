@@ -32,6 +32,7 @@ mod submit;
 mod unpause;
 
 // What several of them need.
+mod allow;
 mod attention;
 mod client;
 mod context;
@@ -45,6 +46,7 @@ mod print;
 mod progress;
 mod records;
 mod signals;
+mod sinks;
 mod table;
 mod tally;
 mod which;
@@ -202,8 +204,7 @@ fn perform(Meant { global, first, verb }: Meant) -> Result<u8, Failure> {
         Verb::Script(verb) => return script::script(verb),
         verb => verb,
     };
-    let quiet = !matches!(verb, Verb::Serve);
-    log_to_stderr(quiet);
+    log_to_stderr(&verb);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error: io::Error| Failure::failed(format!("starting the runtime: {error}")))?;
     if let Verb::Demo(args) = &verb {
@@ -245,8 +246,13 @@ fn perform(Meant { global, first, verb }: Meant) -> Result<u8, Failure> {
 
 /// `UKAI_LOG` takes what tracing's filters take. Verbs for people say little by themselves, and tell by their own means
 /// what an alert is about. Of ractor nothing is lost but the actors' numbers before each line.
-fn log_to_stderr(quiet: bool) {
-    let default = if quiet { "error,ukai::alert=off,ractor=off" } else { "info,ractor=off" };
+fn log_to_stderr(verb: &Verb) {
+    let default = match verb {
+        Verb::Serve => "info,ractor=off",
+        // Its log is the sink that is tested.
+        Verb::Notify(_) => "error,ukai::alert=info,ractor=off",
+        _ => "error,ukai::alert=off,ractor=off",
+    };
     let filter = tracing_subscriber::EnvFilter::try_from_env("UKAI_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
     let log = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).with_env_filter(filter);

@@ -1,10 +1,11 @@
 //! `ukai notify test`: has each sink of alerts tell something now, and says how it went.
 
-use ukai_protocol::control::{Request, Response, SinkRow};
+use ukai_protocol::control::{SinkRow, SinkState};
 
-use super::client::{Client, unexpected};
+use super::client::Client;
 use super::context::Context;
 use super::failure::{FAILED, Failure};
+use super::sinks::{self, By, Of};
 use super::{Output, print, table};
 use crate::host;
 
@@ -16,27 +17,34 @@ pub(crate) enum Verb {
 
 pub(crate) async fn notify(context: &Context, verb: &Verb) -> Result<u8, Failure> {
     let Verb::Test = verb;
-    let sinks = match Client::connect(context).await? {
+    let (rows, by) = match Client::connect(context).await? {
         // It is the one that tells, with the environment that it was started in.
-        Some(client) => match client.ask(&Request::TestNotify).await? {
-            Response::Notified { sinks } => sinks,
-            other => return Err(unexpected(&other)),
-        },
-        None => host::test_notify(&context.state, context.notify_setup()).await.map_err(Failure::usage)?,
+        Some(client) => (sinks::asked(client, Of::Test).await?, By::Server),
+        None => (host::test_notify(&context.state, context.notify_setup()).await.map_err(Failure::usage)?, By::Here),
     };
-    print::out(&shown(context.output, &sinks));
-    Ok(if sinks.iter().any(|sink| sink.failed.is_some()) { FAILED } else { 0 })
+    let rows: Vec<_> = rows.into_iter().map(|row| sinks::known(row, by)).collect();
+    print::out(&shown(context.output, &rows, by));
+    // What nobody has configured has not failed.
+    let has_failed = |row: &SinkRow| matches!(row.state, SinkState::Failed(_) | SinkState::Dead(_));
+    Ok(if rows.iter().any(has_failed) { FAILED } else { 0 })
 }
 
-fn shown(output: Output, sinks: &[SinkRow]) -> String {
-    let json =
-        |SinkRow { sink, failed }: &SinkRow| serde_json::json!({ "sink": sink, "ok": failed.is_none(), "why": failed });
+/// JSON: `ok` is true, false, or null where the sink is not configured; `why` says the rest.
+fn shown(output: Output, rows: &[SinkRow], by: By) -> String {
+    let json = |row: &SinkRow| {
+        let (ok, why) = match &row.state {
+            SinkState::On => (Some(true), None),
+            SinkState::Failed(why) | SinkState::Dead(why) => (Some(false), Some(why)),
+            SinkState::Off(why) => (None, Some(why)),
+        };
+        serde_json::json!({ "sink": row.sink, "ok": ok, "why": why })
+    };
     match output {
-        Output::Json => format!("{}\n", serde_json::Value::from_iter(sinks.iter().map(json))),
-        Output::StreamJson => sinks.iter().map(|sink| format!("{}\n", json(sink))).collect(),
+        Output::Json => format!("{}\n", serde_json::Value::from_iter(rows.iter().map(json))),
+        Output::StreamJson => rows.iter().map(|row| format!("{}\n", json(row))).collect(),
         Output::Text => {
-            let how = |sink: &SinkRow| sink.failed.as_deref().map_or_else(|| "arrived".to_owned(), print::clean);
-            table::columns(&sinks.iter().map(|sink| [sink.sink.clone(), how(sink)]).collect::<Vec<_>>())
+            let line = |row: &SinkRow| [row.sink.clone(), print::clean(&sinks::said(row, by, Of::Test))];
+            table::columns(&rows.iter().map(line).collect::<Vec<_>>())
         }
     }
 }

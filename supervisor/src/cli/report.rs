@@ -13,7 +13,7 @@ use super::context::Context;
 use super::failure::Failure;
 use super::{Output, offline, print, table};
 use crate::report::period::{Periods, Typed};
-use crate::report::{Figures, MEASURES, Verdict, page};
+use crate::report::{Ends, Figures, MEASURES, Verdict, page};
 use crate::store::{event_log, server_log};
 
 #[derive(Debug, clap::Args)]
@@ -47,7 +47,9 @@ pub(crate) fn report(context: &Context, args: &Args) -> Result<u8, Failure> {
         }
         let file = context.current_folder.join(file);
         // It is replaced as a whole, and a device, a FIFO or a link is not ours to replace.
-        if std::fs::symlink_metadata(&file).is_ok_and(|found| !found.is_file()) {
+        let found = std::fs::symlink_metadata(&file);
+        let stood = found.is_ok();
+        if found.is_ok_and(|found| !found.is_file()) {
             let file = file.display();
             return Err(Failure::usage(format!(
                 "writing the page to {file}: it is no regular file; name another, or - for stdout"
@@ -56,7 +58,8 @@ pub(crate) fn report(context: &Context, args: &Args) -> Result<u8, Failure> {
         disk::write_atomic(&file, page.as_bytes()).map_err(|error| {
             Failure::failed(format!("writing the page to {}: {error}; name another file", file.display()))
         })?;
-        print::note(&format!("ukai: the page is written to {}", file.display()));
+        let replaced = if stood { ", in place of the file that stood there" } else { "" };
+        print::note(&format!("ukai: the page is written to {}{replaced}", file.display()));
     }
     print::out(&match context.output {
         Output::Text => text(&now, &then, &period, &earlier),
@@ -87,6 +90,7 @@ fn count(context: &Context, periods: &Periods) -> Result<(Figures, Figures), Fai
         // One that is gone, or no regular file, is told of where its job is.
         let Ok(file) = disk::open_read(&log) else { continue };
         let (mut reader, mut line, mut seq) = (BufReader::new(file), Vec::new(), 0);
+        let (mut ends_now, mut ends_then) = (Ends::default(), Ends::default());
         loop {
             line.clear();
             match reader.read_until(b'\n', &mut line) {
@@ -99,8 +103,10 @@ fn count(context: &Context, periods: &Periods) -> Result<(Figures, Figures), Fai
             }
             match event_log::decode::<Event>(line.trim_ascii_end(), seq) {
                 Ok(record) => {
-                    if let Some(figures) = of(periods, &record.at, &mut now, &mut then) {
+                    let (now, then) = ((&mut now, &mut ends_now), (&mut then, &mut ends_then));
+                    if let Some((figures, ends)) = of(periods, &record.at, now, then) {
                         figures.add(&record.event);
+                        ends.add(&record.event);
                     }
                 }
                 // Being written just now.
@@ -114,11 +120,14 @@ fn count(context: &Context, periods: &Periods) -> Result<(Figures, Figures), Fai
                 }
             }
         }
+        ends_now.count(&mut now);
+        ends_then.count(&mut then);
     }
     Ok((now, then))
 }
 
-fn of<'a>(periods: &Periods, at: &str, now: &'a mut Figures, then: &'a mut Figures) -> Option<&'a mut Figures> {
+/// What of the two it is of.
+fn of<T>(periods: &Periods, at: &str, now: T, then: T) -> Option<T> {
     let at = server_log::time(at)?;
     if (periods.from..periods.until).contains(&at) {
         Some(now)

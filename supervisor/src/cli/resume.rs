@@ -5,9 +5,9 @@
 
 mod confirm;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
-use ukai_protocol::command::quoted;
+use ukai_protocol::command::{command, quoted};
 use ukai_protocol::control::{JobResult, JobRow, Request, Response, Selection, ToResume};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{CauseKind, JobStatus, Limits, Outcome};
@@ -15,8 +15,9 @@ use ukai_protocol::job::{CauseKind, JobStatus, Limits, Outcome};
 use super::client::{Client, unexpected};
 use super::context::Context;
 use super::failure::{Failure, USAGE};
-use super::{offline, print, run, table, words};
+use super::{demo, offline, print, run, table, words};
 use crate::config::limits::LimitSet;
+use crate::config::load;
 use crate::resume::{self, Refused};
 use crate::store::spec_file::{self, Loaded};
 
@@ -81,6 +82,13 @@ pub(crate) async fn resume(context: &Context, args: Args) -> Result<u8, Failure>
             "{refused} of {count} cannot be resumed, see above; nothing was resumed: mend that, or name the others by their ids"
         )));
     }
+    if Client::connect(context).await?.is_none() {
+        if demo::is_of_one(&context.state) {
+            return Err(Failure::usage(format!("nothing was resumed: {}", demo::goes_on())));
+        }
+        // Before anybody is asked: without a provider it would come to nothing.
+        load::providers(&context.loaded.config, &mut Vec::new())?;
+    }
     if args.tokens.is_empty() {
         match confirm::confirm(words.len())? {
             confirm::Answer::Yes => {}
@@ -99,10 +107,11 @@ pub(crate) async fn resume(context: &Context, args: Args) -> Result<u8, Failure>
     } else {
         tokens(&words, &args.tokens)?;
     }
+    let resumes = candidates.iter().map(|candidate| (candidate.row.id.clone(), candidate.result.resumes)).collect();
     run::played(context, async |client: Client| {
         let ids: Vec<JobId> = words.iter().map(|word| word.job.clone()).collect();
         match client.ask(&Request::Resume { jobs: words }).await? {
-            Response::Resumed { .. } => Ok((ids, None)),
+            Response::Resumed { .. } => Ok(run::Begun { jobs: ids, resumes, ..run::Begun::default() }),
             other => Err(unexpected(&other)),
         }
     })
@@ -128,12 +137,13 @@ async fn candidates(context: &Context, args: &Args) -> Result<Vec<Candidate>, Fa
     };
     let named: BTreeSet<_> =
         rows.iter().filter(|row| args.jobs.iter().any(|typed| names(row, typed))).map(|row| row.id.clone()).collect();
+    let replaced = replaced(&rows);
     let mut candidates = Vec::new();
     for row in rows {
         let wanted = match row.status {
             _ if named.contains(&row.id) => true,
             // It needs another word first, and says so where it is named.
-            JobStatus::Aborted if args.all => !is_quarantined(&row),
+            JobStatus::Aborted if args.all => !is_quarantined(&row) && !replaced.contains(&row.id),
             JobStatus::Aborted => true,
             // A list that was stopped goes on; but what a person ended is not meant by "all".
             JobStatus::Cancelled => !args.all,
@@ -150,6 +160,13 @@ async fn candidates(context: &Context, args: &Args) -> Result<Vec<Candidate>, Fa
         candidates.push(Candidate { row, result, limits });
     }
     Ok(candidates)
+}
+
+/// Those in whose place `--retry` has made another job of the same line; `rows`: in the order of submission.
+fn replaced(rows: &[JobRow]) -> BTreeSet<JobId> {
+    let mut latest = HashMap::new();
+    let line = |row: &JobRow| row.batch.as_ref().map(|place| (place.id.clone(), place.line.key.clone()));
+    rows.iter().filter_map(|row| latest.insert(line(row)?, row.id.clone())).collect()
 }
 
 /// Whether the job itself is meant by what was typed, and not a batch that it is of.
@@ -173,6 +190,9 @@ fn submitted_with(context: &Context, id: &JobId) -> Result<Limits, String> {
 
 fn judged(candidate: &Candidate, raise: &LimitSet) -> Result<ToResume, String> {
     let Candidate { row, result, limits } = candidate;
+    if row.status == JobStatus::Paused {
+        return Err(format!("it is paused, and has not ended; type: {}", command(&["unpause", row.id.as_str()])));
+    }
     let outcome = row.outcome.as_ref();
     // Whether there is anything to resume is said before what it ran with.
     let limits = limits.clone().or_else(|why| match outcome {

@@ -1,6 +1,6 @@
 //! `ukai run`: jobs now, in this terminal. At the running server, or hosting one for as long as something runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
 use ukai_protocol::command::{command, quoted};
@@ -59,15 +59,23 @@ pub(crate) async fn run(context: &Context, args: Args) -> Result<u8, Failure> {
             print::note(&format!("ukai: {}", submit::said(joined, added)));
         }
         Ok(match batch {
-            Some(Joined { id, name, jobs }) => (jobs, Some(Batch { id, name, added: added as u64 })),
-            None => (ids, None),
+            Some(Joined { id, name, jobs }) => {
+                Begun { jobs, batch: Some(Batch { id, name, added: added as u64 }), ..Begun::default() }
+            }
+            None => Begun { jobs: ids, ..Begun::default() },
         })
     })
     .await
 }
 
 /// Jobs that go on now, and how they are looked at.
-pub(super) type Begun = (Vec<JobId>, Option<Batch>);
+#[derive(Default)]
+pub(super) struct Begun {
+    pub jobs: Vec<JobId>,
+    pub batch: Option<Batch>,
+    /// Of those that a person lets go on: how often that had been before.
+    pub resumes: HashMap<JobId, u32>,
+}
 
 /// At the running server, or hosting one: `begin` queues the jobs, and they are followed to their ends.
 pub(super) async fn played(
@@ -104,7 +112,7 @@ const NOBODY_TO_ASK: u8 = 4;
 /// Ctrl-C cancels these jobs and no others; a second one, or SIGTERM, leaves. So does a host that cannot start them.
 async fn follow(
     context: &Context,
-    (ids, batch): Begun,
+    Begun { jobs: ids, batch, resumes }: Begun,
     signals: &mut Signals,
     host: Option<&Host>,
 ) -> Result<End, Failure> {
@@ -113,7 +121,7 @@ async fn follow(
         Heard::Interrupt if !std::mem::replace(&mut asked, true) => Wish::Cancel,
         Heard::Interrupt | Heard::Terminate => Wish::Leave,
     };
-    let following = Follow::new(context, ids.clone(), batch).until_ended(wish);
+    let following = Follow::new(context, ids.clone(), batch).resumed(&resumes).until_ended(wish);
     let Some(host) = host else { return following.await };
     tokio::select! {
         biased;

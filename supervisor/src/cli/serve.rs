@@ -1,5 +1,7 @@
 //! `ukai serve`: the supervisor, until a signal drains it.
 
+use ukai_notifier::Untold;
+
 use super::context::Context;
 use super::failure::Failure;
 use super::print;
@@ -27,10 +29,13 @@ pub(crate) async fn serve(context: &Context) -> Result<u8, Failure> {
 }
 
 /// Stops everything here and keeps its state. At a further signal the workers are left to notice by themselves that
-/// their supervisor has gone.
-pub(crate) async fn drain(host: Host, signals: &mut Signals) {
+/// their supervisor has gone. Answers with the sinks of alerts whose last message did not arrive.
+pub(crate) async fn drain(host: Host, signals: &mut Signals) -> Untold {
     tokio::select! {
-        () = host.drain() => {}
-        _ = signals.next() => print::note("ukai: not waited for; the workers end by themselves"),
+        untold = host.drain() => untold,
+        _ = signals.next() => {
+            print::note("ukai: not waited for; the workers end by themselves");
+            Untold::new()
+        }
     }
 }

@@ -2,13 +2,13 @@
 
 use ukai_protocol::command::command;
 use ukai_protocol::control::{JobResult, JobRow};
-use ukai_protocol::job::Outcome;
+use ukai_protocol::job::{JobStatus, Outcome};
 
 use super::client::Client;
 use super::context::Context;
 use super::failure::Failure;
 use super::records::records;
-use super::{Output, json, offline, print, progress, table, words};
+use super::{Output, allow, demo, json, offline, print, progress, table, words};
 use crate::resume;
 use crate::store::spec_file::{self, Loaded};
 
@@ -68,12 +68,16 @@ fn text(context: &Context, row: &JobRow, result: &JobResult) -> String {
     } else {
         line("why", table::why(row));
     }
+    if row.status == JobStatus::Paused {
+        line("goes on", format!("type: {}", command(&["unpause", row.id.as_str()])));
+    }
     if let Some(place) = &row.batch {
         line("batch", format!("{} ({}), line {}", place.id, place.name, place.line.number));
     }
     if let Some(why) = &result.attention {
         line("attention", format!("{why}; when seen: {}", command(&["ack", row.id.as_str()])));
     }
+    let workdir = spec.as_ref().map(|spec| spec.workdir.clone());
     let limits = result.limits.or_else(|| spec.as_ref().map(|spec| spec.limits));
     if let Some(spec) = spec {
         line("workdir", spec.workdir.display().to_string());
@@ -92,12 +96,20 @@ fn text(context: &Context, row: &JobRow, result: &JobResult) -> String {
         let raise = limits.map(|limits| resume::to_raise(row.outcome.as_ref(), used, &limits)).unwrap_or_default();
         let words = ["resume", row.id.as_str()].into_iter().chain(raise.iter().flat_map(|limit| ["--limit", limit]));
         let resume = command(&words.collect::<Vec<_>>());
-        line("resume", format!("{resume}; where nobody can be asked: --yes-resume {token}"));
+        line(
+            "resume",
+            match demo::is_of_one(&context.state) {
+                true => format!("not here: {}", demo::goes_on()),
+                false => format!("{resume}; where nobody can be asked: --yes-resume {token}"),
+            },
+        );
     }
     line("log", context.state.run(&row.id).log().display().to_string());
     for denied in result.denied.iter().take(DENIED_SHOWN_MAX) {
         let (tool, source) = (print::brief(&denied.tool, TOOL_CHARS_MAX), words::source(&denied.source));
-        line("denied", format!("{tool} {}: {source}", progress::argument(&denied.input)));
+        let flag = allow::flag(denied, workdir.as_deref());
+        let flag = flag.map(|flag| format!("; run it with {flag}")).unwrap_or_default();
+        line("denied", format!("{tool} {}: {source}{flag}", progress::argument(&denied.input)));
     }
     let hidden = result.denied.len().saturating_sub(DENIED_SHOWN_MAX);
     line("denied", if hidden > 0 { format!("and {hidden} more") } else { String::new() });

@@ -9,7 +9,10 @@ use super::{Figures, MEASURES, Verdict};
 pub fn page(now: &Figures, then: &Figures, period: &str, before: &str) -> String {
     let (values, earlier) = (now.values(), then.values());
     let mut page = format!(
-        "# Go / No-Go: is more worth building?\n\nPeriod: {period}  \nBefore: {before}\n\n\
+        "# Go / No-Go: is more safety work worth building?\n\n**Go**: a figure stands above its reference value, so that building \
+         more protection into ukai (routes, breakers, checkpoints, questions to a person) is worth it. **No-Go**: none does, and \
+         what there is protects enough. Neither says that your jobs may or may not run. The reference values are ukai's own: no \
+         standard, a proposal that is corrected as it is used.\n\nPeriod: {period}  \nBefore: {before}\n\n\
          | Figure | Unit | Before | Period | Change | Reference | Verdict |\n| --- | --- | --- | --- | --- | --- | --- |\n"
     );
     let mut speaking = Vec::new();
@@ -32,7 +35,6 @@ pub fn page(now: &Figures, then: &Figures, period: &str, before: &str) -> String
         [] => "**No-Go**: no figure is above its reference value.\n".to_owned(),
         names => format!("**Go**: above their reference values: {}.\n", names.join(", ")),
     });
-    page.push_str("\nThe reference values are a proposal; the final ones are set when ukai is used on its own work.\n");
     page.push_str(&format!(
         "\n## What it was counted from\n\n- {} requests, {} of them answered 429\n- breakers: {} opened, {} half-opened, \
          {} closed\n- no questions were asked: this version asks none\n- {} jobs ended, {} completed, {} aborted\n- tokens: \
@@ -91,6 +93,10 @@ mod tests {
             "**Go**: above their reference values: 429 frequency.",
         ] {
             assert!(page.contains(line), "{line}\n{page}");
+        }
+        let first: String = page.lines().take(3).collect();
+        for part in ["**Go**: a figure stands above", "**No-Go**: none does", "reference values are ukai's own"] {
+            assert!(first.contains(part), "{part} in {first}");
         }
         let empty = Figures::default();
         assert!(super::page(&empty, &empty, "a", "b").contains("**No data**"));

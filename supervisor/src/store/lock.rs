@@ -21,7 +21,7 @@ const PID_BYTES_MAX: u64 = 20;
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     #[error(
-        "the state directory {} is in use by pid {holder}; \
+        "the state directory {} is in use by {holder}; \
          let it do the work ({}), stop it, or name another folder with --state-dir",
         state.display(), quoted(&["submit"])
     )]
@@ -68,8 +68,8 @@ fn write_pid(file: &mut File) -> io::Result<()> {
 fn holder(file: File) -> String {
     let mut pid = String::new();
     match file.take(PID_BYTES_MAX).read_to_string(&mut pid) {
-        Ok(_) if !pid.trim().is_empty() => pid.trim().to_owned(),
-        _ => "(starting)".to_owned(),
+        Ok(_) if !pid.trim().is_empty() => format!("pid {}", pid.trim()),
+        _ => "another ukai that is just starting".to_owned(),
     }
 }
 
@@ -87,6 +87,16 @@ mod tests {
         assert!(refused.contains(&named), "{refused}");
         drop(first);
         Lock::take(&state).expect("free again");
+    }
+
+    #[test]
+    fn one_that_has_not_said_who_it_is_is_just_starting() {
+        let temp = tempfile::tempdir().expect("temp");
+        let state = StateDir::new(temp.path());
+        let _first = Lock::take(&state).expect("free");
+        std::fs::write(state.lock(), "").expect("its pid is not written yet");
+        let refused = Lock::take(&state).expect_err("taken").to_string();
+        assert!(refused.contains("is in use by another ukai that is just starting; let it"), "{refused}");
     }
 
     #[test]

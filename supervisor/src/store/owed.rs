@@ -160,7 +160,7 @@ mod tests {
         let quarantined = |subject: &str| ServerEvent::Quarantined { subject: subject.to_owned(), why: String::new() };
         let acked = |subject: &str| ServerEvent::Acked { subject: subject.to_owned() };
         let verified = |subject: &str| ServerEvent::Verified { subject: subject.to_owned() };
-        let lost = || ServerEvent::AlertsLost { sink: "discord".to_owned(), count: 2 };
+        let lost = || ServerEvent::AlertsLost { sink: "discord".to_owned(), count: 2, why: String::new() };
         let paused = ServerEvent::StartsPaused { pause_ms: 1 };
         for (quirk, events, expected) in [
             ("nobody has seen it", vec![lost(), quarantined("routes.json")], &[1, 2][..]),

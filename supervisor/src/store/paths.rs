@@ -92,6 +92,12 @@ impl StateDir {
         self.root.join("quarantine")
     }
 
+    /// There while the jobs are those of a demo.
+    #[must_use]
+    pub fn demo_mark(&self) -> PathBuf {
+        self.root.join("demo")
+    }
+
     /// What was put aside of one run.
     #[must_use]
     pub fn quarantine_of(&self, id: &JobId) -> PathBuf {

@@ -47,7 +47,8 @@ const SECOND: (&str, Wire) = ("second", Wire::Anthropic);
 /// `resume`: with what follows when the providers are well again.
 pub(super) async fn storm(mut context: Context, folder: &Path, resume: bool) -> Result<u8, Failure> {
     let root = context.state.root().to_owned();
-    if fs::read_dir(&root).is_ok_and(|mut entries| entries.next().is_some()) {
+    let is_mark = |path: PathBuf| path == context.state.demo_mark();
+    if fs::read_dir(&root).is_ok_and(|entries| entries.flatten().any(|entry| !is_mark(entry.path()))) {
         return Err(Failure::usage(format!(
             "playing the storm in {}: something is there already, and would be counted too; name another --state-dir",
             root.display()
@@ -64,9 +65,9 @@ pub(super) async fn storm(mut context: Context, folder: &Path, resume: bool) -> 
     let watched = hosted(context.settings()?, watch::watch(&context, jobs)).await?;
     // Their records are whole when they have ended.
     drop((first, second));
-    let Some(watched) = watched else { return Ok(stopped(&context)) };
+    let Some((watched, untold)) = watched else { return Ok(stopped(&context)) };
     let story = read_back(&context, watched, &records, &prompts)?;
-    let code = tell::tell(&context, &config, &story);
+    let code = tell::tell(&context, &config, &story, &untold);
     if !resume || code != 0 {
         return Ok(code);
     }

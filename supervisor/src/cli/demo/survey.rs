@@ -25,7 +25,7 @@ pub(super) async fn survey(context: &Context, folder: &Path) -> Result<u8, Failu
     let provider = Provider::start(context.state.root(), "script", include_str!("script.toml")).await?;
     let ended = hosted(cast::settings(context, &provider)?, play(context, folder)).await?;
     Ok(match ended {
-        Some(ended) => summary::tell(context.output, context, folder, &ended),
+        Some((ended, _)) => summary::tell(context.output, context, folder, &ended),
         None => stopped(context),
     })
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use ukai_protocol::command::command;
 use ukai_protocol::control::{Happened, JobResult, JobRow};
 use ukai_protocol::event::Event;
-use ukai_protocol::id::JobId;
+use ukai_protocol::id::{BatchId, JobId};
 use ukai_protocol::job::JobStatus;
 
 use super::Batch;
@@ -50,6 +50,10 @@ impl View {
 
     pub fn is_of_batch(&self) -> bool {
         self.batch.is_some()
+    }
+
+    pub fn batch(&self) -> Option<&BatchId> {
+        self.batch.as_ref().map(|batch| &batch.id)
     }
 
     pub fn wants_deltas(&self) -> bool {
@@ -100,6 +104,10 @@ impl View {
         }
     }
 
+    pub fn paused(&mut self, job: &JobId) {
+        self.waits(job, JobStatus::Paused, &format!("type: {}", command(&["unpause", job.as_str()])));
+    }
+
     pub fn ended(&mut self, row: &JobRow, result: &JobResult) {
         self.ended += 1;
         if self.batch.is_none() {
@@ -132,16 +140,19 @@ impl View {
         self.screen.moment(&format!("{}  {done}/{jobs} in {time}: {standing}; {tokens} tokens", batch.name));
     }
 
-    /// The exit code.
-    pub fn results(&mut self, ended: &[(JobRow, JobResult)]) -> u8 {
+    /// The exit code. `next`: what to type where a list did not all complete, or a job was denied something.
+    pub fn results(&mut self, ended: &[(JobRow, JobResult)], next: &[String]) -> u8 {
         self.screen.clear();
         let tally = Tally::of(ended.iter().map(|(row, _)| row));
         match &self.batch {
             Some(batch) => self.out(&match self.output {
                 Output::Json | Output::StreamJson => json::batch_result(batch, &tally),
-                Output::Text => summary(batch, &tally),
+                Output::Text => summary(batch, &tally, next),
             }),
-            None => ended.iter().for_each(|(row, result)| self.result(row, result, ended.len() > 1)),
+            None => {
+                ended.iter().for_each(|(row, result)| self.result(row, result, ended.len() > 1));
+                next.iter().for_each(|line| print::note(line));
+            }
         }
         tally.exit_code()
     }
@@ -177,7 +188,7 @@ fn stands_out(event: &Event) -> bool {
     matches!(event, Event::Interrupted { .. } | Event::Attention { .. } | Event::Recovered { .. })
 }
 
-fn summary(batch: &Batch, tally: &Tally) -> String {
+fn summary(batch: &Batch, tally: &Tally, next: &[String]) -> String {
     let Batch { id, name, .. } = batch;
     let mut lines = vec![
         format!("batch {id} ({}): {} jobs", print::clean(name), tally.jobs),
@@ -185,9 +196,7 @@ fn summary(batch: &Batch, tally: &Tally) -> String {
         format!("  {}", tally.spent()),
     ];
     lines.extend(tally.causes.iter().map(|(cause, count)| format!("  {count} ended by {cause}")));
-    if tally.aborted + tally.cancelled > 0 {
-        lines.push("those that did not complete: type the same with --retry".to_owned());
-    }
+    lines.extend(next.iter().cloned());
     lines.push(format!("type: {}", command(&["results", id.as_str()])));
     lines.join("\n")
 }

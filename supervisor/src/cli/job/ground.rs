@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use ukai_protocol::job::Limits;
 use ukai_protocol::policy::{Policy, Rule, split_rule};
 
-use super::{Asked, Flags, expand_home};
+use super::{Asked, Flags, expand_home, tools};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::config::fault::nearest;
@@ -102,8 +102,9 @@ fn flag_rules(traced: &mut Traced, flags: &Flags, base: &Path) -> Result<(), Fai
     ];
     for (flag, texts, list, by) in lists {
         for text in texts {
-            split_rule(text)
+            let (tool, _) = split_rule(text)
                 .map_err(|why| Failure::usage(format!("{flag} '{text}': {why}; write for instance 'Read(docs/**)'")))?;
+            tools::check(tool).map_err(|why| Failure::usage(format!("{flag} '{text}': {why}")))?;
         }
         list.extend(texts.iter().map(|text| Rule::new(text, base)));
         by.extend(texts.iter().map(|_| Origin { said_by: flag.to_owned(), line: None }));

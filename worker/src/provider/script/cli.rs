@@ -51,11 +51,16 @@ pub fn serve_main(args: Vec<OsString>) -> ExitCode {
     };
     let script = match Script::load(&options.file, options.wire) {
         Ok(script) => script,
-        Err(why) => return failed(&why.to_string(), EXIT_USAGE),
+        Err(why) => {
+            return failed(
+                &format!("{why}; correct the file, or name another (docs/script.md describes it)"),
+                EXIT_USAGE,
+            );
+        }
     };
     let server = match Server::new(script, options.wire, options.record.as_deref()) {
         Ok(server) => Arc::new(server),
-        Err(why) => return failed(&why.to_string(), EXIT_USAGE),
+        Err(why) => return failed(&format!("{why}; name another file with --record"), EXIT_USAGE),
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -73,7 +78,11 @@ async fn serve(server: Arc<Server>, options: &Options) -> ExitCode {
     };
     let listener = match bind(options.listen).await {
         Ok(listener) => listener,
-        Err(why) => return failed(&format!("cannot listen on {}: {why}", options.listen), EXIT_USAGE),
+        Err(why) => {
+            let at = options.listen;
+            let next = "stop what listens there, or name another port with --listen (0 takes a free one)";
+            return failed(&format!("cannot listen on {at}: {why}; {next}"), EXIT_USAGE);
+        }
     };
     let address = match listener.local_addr() {
         Ok(address) => address,
@@ -143,7 +152,7 @@ fn say(text: &str) -> std::io::Result<()> {
 
 fn failed(why: &str, code: u8) -> ExitCode {
     // With stderr gone, the exit code is what is left to say.
-    drop(writeln!(std::io::stderr(), "{}", why.trim_end()));
+    drop(writeln!(std::io::stderr(), "ukai: {}", why.trim_end()));
     ExitCode::from(code)
 }
 

@@ -33,7 +33,7 @@ const RECORD_BYTES_MAX: u64 = 1024 * 1024;
 /// `records`: of the storm's providers.
 pub(super) async fn calm(mut context: Context, records: &[PathBuf]) -> Result<u8, Failure> {
     // What the next start shows, whatever was typed.
-    attention::banner(&context).await;
+    attention::one_line(&context).await;
     let root = context.state.root().to_owned();
     let first = Provider::start(&root, "first.well", include_str!("well.toml")).await?;
     let second = Provider::start(&root, "second.well", include_str!("well.toml")).await?;
@@ -41,7 +41,7 @@ pub(super) async fn calm(mut context: Context, records: &[PathBuf]) -> Result<u8
     context.loaded = load::load(Some(&super::configure(&root, &first, &second)?))?;
     let resumed = hosted(context.settings()?, play(&context)).await?;
     drop((first, second));
-    let Some(resumed) = resumed else { return Ok(stopped(&context)) };
+    let Some((resumed, _)) = resumed else { return Ok(stopped(&context)) };
     let rows = offline::rows(&context.state)?;
     let answered = answered(&records)?;
     let wrong = wrong(&rows, &answered);

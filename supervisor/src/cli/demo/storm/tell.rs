@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use ukai_notifier::Untold;
 use ukai_protocol::command::command;
 use ukai_protocol::control::{JobRow, ProviderRow};
 use ukai_protocol::job::JobStatus;
@@ -13,19 +14,20 @@ use crate::cli::context::Context;
 use crate::cli::failure::FAILED;
 use crate::cli::{Output, print, providers, table};
 
-/// Prints to stdout; the exit code is 0 if all went as told.
-pub(super) fn tell(context: &Context, config: &Path, story: &Story) -> u8 {
+/// Prints to stdout; the exit code is 0 if all went as told. `untold`: sinks of alerts where its message did not arrive,
+/// which is nothing of the storm's.
+pub(super) fn tell(context: &Context, config: &Path, story: &Story, untold: &Untold) -> u8 {
     let wrong = story.wrong();
     let next = next(config, story);
     let text = match context.output {
-        Output::Text => text(context, story, &wrong, &next),
-        Output::Json | Output::StreamJson => format!("{}\n", line(context, config, story, &wrong, &next)),
+        Output::Text => text(context, story, &wrong, &next, untold),
+        Output::Json | Output::StreamJson => format!("{}\n", line(context, config, story, &wrong, &next, untold)),
     };
     print::out(&text);
     if wrong.is_empty() { 0 } else { FAILED }
 }
 
-fn text(context: &Context, story: &Story, wrong: &[String], next: &[String]) -> String {
+fn text(context: &Context, story: &Story, wrong: &[String], next: &[String], untold: &Untold) -> String {
     let mut text = String::new();
     for visits in &story.visits {
         text.push_str(&format!("Who came to `{}`, in ms since its first request:\n", visits.provider));
@@ -51,6 +53,9 @@ fn text(context: &Context, story: &Story, wrong: &[String], next: &[String]) -> 
     }
     text.push_str("look at it yourself:\n");
     next.iter().for_each(|command| text.push_str(&format!("  {command}\n")));
+    for (sink, why) in untold {
+        text.push_str(&format!("its message did not arrive ({sink}): {}\n", print::clean(why)));
+    }
     match wrong {
         [] => text.push_str("all of it went as told: nobody came early, nothing was lost\n"),
         wrong => {
@@ -72,7 +77,7 @@ fn asked_to_wait(visits: &Visits) -> String {
     format!("at {from} ms it was known that it is to be left alone until {until} ms ({:.3}), {came}", closed.until)
 }
 
-fn line(context: &Context, config: &Path, story: &Story, wrong: &[String], next: &[String]) -> Value {
+fn line(context: &Context, config: &Path, story: &Story, wrong: &[String], next: &[String], untold: &Untold) -> Value {
     let provider = |(visits, row): (&Visits, &ProviderRow)| {
         let arrivals = visits.all.iter().map(|visit| {
             json!({"ms": visits.ms(visit.at), "job": visit.job, "step": visit.step, "status": visit.status,
@@ -103,6 +108,7 @@ fn line(context: &Context, config: &Path, story: &Story, wrong: &[String], next:
         "config": config.display().to_string(),
         "logs": context.state.runs().display().to_string(),
         "next": next,
+        "untold": untold.iter().map(|(sink, why)| json!({"sink": sink, "why": why})).collect::<Vec<_>>(),
     })
 }
 

@@ -1,0 +1,98 @@
+//! The flag that would have allowed a call which nobody was there to be asked about.
+//!
+//! No narrower than a person would type it: the folder of a file, a command as it stands. What cannot be put into a rule
+//! without meaning more than itself is named by its tool alone.
+
+#![deny(clippy::disallowed_methods)]
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path};
+
+use ukai_protocol::command::word_of;
+use ukai_protocol::control::DeniedCall;
+use ukai_protocol::policy::{Source, split_rule};
+
+/// What a person still reads in one line.
+const COMMAND_CHARS_MAX: usize = 120;
+
+/// `--allow 'Edit(src/**)'`, as one types it in a shell. None: no rule would allow it.
+#[must_use]
+pub fn flag(denied: &DeniedCall, workdir: Option<&Path>) -> Option<String> {
+    let tool = denied.tool.as_str();
+    if denied.source != Source::NoOneToAsk || !matches!(split_rule(tool), Ok((_, None))) {
+        return None;
+    }
+    let text = |key: &str| denied.input.0.get(key).and_then(|value| value.as_str());
+    let spec = match tool {
+        "Read" | "Edit" | "Write" => text("file_path").and_then(|path| place(path, workdir)),
+        "Bash" => text("command").filter(|command| is_plain(command)).map(str::to_owned),
+        _ => None,
+    };
+    // A rule on Edit governs both.
+    let tool = if tool == "Write" { "Edit" } else { tool };
+    let rule = spec.map_or_else(|| tool.to_owned(), |spec| format!("{tool}({spec})"));
+    Some(format!("--allow {}", word_of(&rule)))
+}
+
+/// Those of many calls, each once, in the order of their first call.
+#[must_use]
+pub fn flags<'a>(denied: impl IntoIterator<Item = &'a DeniedCall>, workdir: Option<&Path>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    denied.into_iter().filter_map(|call| flag(call, workdir)).filter(|flag| seen.insert(flag.clone())).collect()
+}
+
+/// Everything below the folder of the file; a file of the job's own folder by itself.
+fn place(path: &str, workdir: Option<&Path>) -> Option<String> {
+    let path = Path::new(path);
+    let below = match path.is_absolute() {
+        true => path.strip_prefix(workdir?).ok()?,
+        false => path,
+    };
+    let plain = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || " ._-+@,=".contains(c));
+    let mut names = Vec::new();
+    for component in below.components() {
+        match component {
+            Component::CurDir => {}
+            Component::Normal(name) => names.push(name.to_str().filter(|name| plain(name))?),
+            _ => return None,
+        }
+    }
+    let file = names.pop()?;
+    Some(if names.is_empty() { file.to_owned() } else { format!("{}/**", names.join("/")) })
+}
+
+fn is_plain(command: &str) -> bool {
+    let is_glob = |c: char| c.is_control() || matches!(c, '*' | '?' | '\\');
+    !command.trim().is_empty() && command.chars().count() <= COMMAND_CHARS_MAX && !command.chars().any(is_glob)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_allow_it_can_be_typed_as_it_stands() {
+        for (tool, key, value, expected) in [
+            ("Edit", "file_path", "src/lib.rs", Some("--allow 'Edit(src/**)'")),
+            ("Write", "file_path", "./src/a b/lib.rs", Some("--allow 'Edit(src/a b/**)'")),
+            ("Write", "file_path", "/work/src/lib.rs", Some("--allow 'Edit(src/**)'")),
+            ("Edit", "file_path", "notes.txt", Some("--allow 'Edit(notes.txt)'")),
+            ("Edit", "file_path", "../notes.txt", Some("--allow Edit")),
+            ("Edit", "file_path", "/elsewhere/notes.txt", Some("--allow Edit")),
+            ("Edit", "file_path", "a[b]/c", Some("--allow Edit")),
+            ("Bash", "command", "cargo test -q", Some("--allow 'Bash(cargo test -q)'")),
+            ("Bash", "command", "echo 'it'", Some(r"--allow 'Bash(echo '\''it'\'')'")),
+            ("Bash", "command", "ls *", Some("--allow Bash")),
+            ("Bash", "command", "a\nb", Some("--allow Bash")),
+            ("mcp__files__put", "file_path", "a", Some("--allow mcp__files__put")),
+            ("no tool)", "a", "b", None),
+        ] {
+            let json = serde_json::json!({ key: value }).to_string();
+            let input = serde_json::from_str(&json).expect("an object");
+            let denied = DeniedCall { tool: tool.to_owned(), input, source: Source::NoOneToAsk };
+            assert_eq!(flag(&denied, Some(Path::new("/work"))).as_deref(), expected, "{tool} {value}");
+            let by_ukai = DeniedCall { source: Source::Default, ..denied };
+            assert_eq!(flag(&by_ukai, None), None, "no rule opens what ukai itself refuses");
+        }
+    }
+}
