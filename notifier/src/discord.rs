@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Client, Response, Url, redirect, retry};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -129,10 +130,12 @@ impl Discord {
         let json: Value = serde_json::from_str(&text).unwrap_or_default();
         let words = || words::words(status, &json, &self.redactor);
         match status {
-            // With `wait` it answers with the message that is there now (Developer Docs, Execute Webhook). Whoever answers
-            // otherwise is not Discord (a network that wants a login first), or has not looked whether it is there.
-            200 if json["id"].is_string() => Answer::Delivered,
-            200..300 => Answer::Again(format!("HTTP {status} without a message in it: it does not look like Discord")),
+            // A network that wants a login first answers with a page. Anything else has taken the message, and to send it
+            // again would tell the owner twice.
+            200..300 if is_page(&headers, &text) => {
+                Answer::Again(format!("HTTP {status} with a page in it: it does not look like Discord"))
+            }
+            200..300 => Answer::Delivered,
             // Where it points is not asked: the address is a secret. Such a network does this too.
             300..=399 => Answer::Again(format!("HTTP {status}, to somewhere else: it does not look like Discord")),
             429 => {
@@ -212,6 +215,11 @@ impl Deliver for Discord {
             quoted(&["notify", "test"])
         )
     }
+}
+
+fn is_page(headers: &HeaderMap, text: &str) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    content_type.to_ascii_lowercase().contains("html") || text.trim_start().starts_with('<')
 }
 
 /// A hash of the address: whose wait, and whose death, is remembered.
