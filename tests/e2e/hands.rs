@@ -208,6 +208,8 @@ fn a_command_reaches_nothing_that_is_not_the_jobs() {
             "cat .env; echo x > .env; rm -f .env".to_owned(),
             "cat /etc/shadow /etc/gshadow; ls /root; mount -t tmpfs none /mnt; unshare -U true".to_owned(),
             "cat {state}/supervisor/* {state}/runs/*/*.json* | head -c 300; echo x > {state}/x".to_owned(),
+            "chmod 4777 ../victim; touch -t 200001010000 ../victim; chmod 700 $(dirname $TMPDIR)".to_owned(),
+            "prlimit --pid 1 --nofile=3:3; mkdir -p a/.git; echo x > a/.git/config; cat a/.git/config".to_owned(),
             "ulimit -c; echo still here".to_owned(),
         ];
         let mut home = Home::new();
@@ -248,6 +250,9 @@ fn a_command_reaches_nothing_that_is_not_the_jobs() {
         assert!(udp.recv(&mut [0; 9]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "{who:?}");
         // What lies inside of the workdir is closed by mounts, where there are namespaces.
         if who != As::WithoutNamespaces {
+            let found = std::fs::metadata(home.path().join("victim")).expect("it is there");
+            assert_eq!(std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o7000, 0, "{who:?}");
+            assert!(found.modified().expect("a time").elapsed().expect("past") < Duration::from_secs(3_600), "{who:?}");
             assert!(!all.contains("DOTENV-7788") && read("work/.env") == "DOTENV-7788", "{who:?}: {all}");
             assert!(
                 !home.work().join(".git/hooks/pre-commit").exists() && home.work().join(".git/hooks/keep").exists()

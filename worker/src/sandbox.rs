@@ -82,12 +82,12 @@ pub fn confine(confine: &Confine, has_namespaces: bool, missing: &mut Vec<String
     limits::set()?;
     privileges::give_up()?;
     files::restrict(confine, landlock_abi(), has_namespaces, missing)?;
-    syscalls::forbid(confine.network)
+    syscalls::forbid(confine.network, has_namespaces)
 }
 
 /// Whether this kernel takes the filter of calls. Keeps it on: for a process that does nothing else.
 pub fn seccomp() -> Result<(), String> {
-    privileges::give_up().and_then(|()| syscalls::forbid(Network::Off)).map_err(|error| error.to_string())
+    privileges::give_up().and_then(|()| syscalls::forbid(Network::Off, false)).map_err(|error| error.to_string())
 }
 
 /// Why nothing can be started on this machine, and what to do.

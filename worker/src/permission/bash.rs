@@ -19,7 +19,7 @@ use super::operand::Kind;
 use super::path::Resolved;
 use super::places::Places;
 use super::rule::Rule;
-use super::{Listed, Lists, NO_ONE, Permission, Subject, classifier, disk, shell};
+use super::{Listed, Lists, NO_ONE, OF_GIT, Permission, Subject, classifier, is_of_git, shell};
 
 impl Permission {
     pub(super) fn judge_command(&self, lists: &Lists, call: &Call) -> Judgement {
@@ -119,12 +119,10 @@ impl Permission {
         if !classifier::is_read_only(simple) {
             return false;
         }
-        let git = simple.program().is_some_and(|name| name == "git");
-        let inside = command.files.iter().filter(|file| file.kind == Kind::Any).all(|file| {
+        command.files.iter().filter(|file| file.kind == Kind::Any).all(|file| {
             let far = file.shown.starts_with(['/', '~']) || file.shown.split('/').any(|part| part == "..");
             !far || file.paths.iter().all(|path| self.places.hold_for_command(false, &path.real, path.is_dir))
-        });
-        inside && (!git || simple.dirs.iter().all(|dir| disk::git_is_its_own(dir, self.places.workdir())))
+        })
     }
 
     /// Whether an allow rule lets a redirect write its target.
@@ -216,6 +214,9 @@ impl Permission {
                     ));
                 }
                 for path in file.paths.iter().filter(|path| !is_device(&path.real)) {
+                    if file.kind == Kind::Write && is_of_git(path) {
+                        return Some(format!("{} {OF_GIT}", file.shown));
+                    }
                     let (inside, what) = match file.kind {
                         Kind::Write => (self.places.hold_for_command(true, &path.real, path.is_dir), "write"),
                         _ => (self.places.hold_for_command(false, &path.real, path.is_dir), "read"),

@@ -32,7 +32,7 @@ impl Permission {
                 let Ok(kind) = entry.file_type() else { continue };
                 if self.closes("Read", &path, kind.is_dir()) {
                     hide.extend(behind(&path, kind.is_symlink(), &workdir));
-                } else if self.closes("Edit", &path, kind.is_dir()) {
+                } else if entry.file_name().eq_ignore_ascii_case(".git") || self.closes("Edit", &path, kind.is_dir()) {
                     protect.extend(behind(&path, kind.is_symlink(), &workdir));
                 } else if kind.is_dir() && depth < depth_max {
                     folders.push_back((path, depth + 1));
@@ -82,10 +82,7 @@ mod tests {
         hide.sort();
         let all = |names: &[&str]| names.iter().map(|name| top.join(name)).collect::<Vec<_>>();
         assert_eq!(hide, all(&[".env", "a/b/.env.local", "real_secret"]));
-        assert_eq!(
-            protect,
-            all(&[".claude", ".git", "tool_policy.yaml"]),
-            "a rule without a slash in front is for the top"
-        );
+        // Every `.git`, wherever; of the others, a rule with a slash in it is for the top.
+        assert_eq!(protect, all(&[".claude", ".git", "src/.git", "tool_policy.yaml"]));
     }
 }

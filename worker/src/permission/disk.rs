@@ -119,32 +119,3 @@ pub fn below(folder: &Path, hidden: bool, mut bad: impl FnMut(&Path, bool) -> bo
     }
     Some(false)
 }
-
-/// Whether the repository that git finds from `dir` is the job's own, `.git` of the workdir or of a folder above it:
-/// any other could be one that was written to be found, and its configuration names programs.
-#[must_use]
-pub fn git_is_its_own(dir: &Path, workdir: &Path) -> bool {
-    for folder in dir.ancestors() {
-        let own = workdir.starts_with(folder);
-        let git = folder.join(".git");
-        match std::fs::symlink_metadata(&git) {
-            Ok(meta) if meta.is_dir() => return own,
-            // A worktree's: where it points must not be below the workdir.
-            Ok(meta) if meta.is_file() && own => {
-                let text = std::fs::read_to_string(&git).unwrap_or_default();
-                let target = text.strip_prefix("gitdir: ").map(str::trim).unwrap_or_default();
-                let real = super::path::real_path(&folder.join(target));
-                return real.is_ok_and(|real| {
-                    !real.starts_with(workdir) && real.components().any(|part| part.as_os_str() == ".git")
-                });
-            }
-            Ok(_) => return false,
-            Err(_) => {}
-        }
-        // A bare repository needs no `.git`.
-        if folder.join("HEAD").exists() && folder.join("objects").exists() {
-            return false;
-        }
-    }
-    false
-}

@@ -203,6 +203,9 @@ impl Permission {
             let why = format!("the rule `{}` forbids it: {shown}. Go on without it.", listed.text);
             return Judgement::deny(listed.source(RuleList::Deny), why);
         }
+        if let Some(path) = subject.path.filter(|path| is_write(tool) && is_of_git(path)) {
+            return Judgement::deny(Source::Default, format!("{} {OF_GIT}", path.lexical.display()));
+        }
         if let Some(path) = subject.path
             && registry::is_built(tool)
             && !self.places.hold(tool, &path.real, path.is_dir)
@@ -269,6 +272,14 @@ const COMMAND_BYTES_MAX: usize = 128 * 1024;
 const NO_ONE: &str =
     "and there is no one to ask. Go on with what is allowed, or say in your answer what you would have done.";
 const INSTEAD: &str = "Go on with the tools that you were offered.";
+
+/// Whether it lies in a `.git`, or is one: what is written there runs when its owner next looks (spec §2).
+fn is_of_git(path: &Resolved) -> bool {
+    let names = path.lexical.components().chain(path.real.components());
+    names.into_iter().any(|name| name.as_os_str().eq_ignore_ascii_case(".git"))
+}
+
+const OF_GIT: &str = "belongs to git, and no tool writes there. Go on without it.";
 
 fn is_write(tool: &str) -> bool {
     matches!(tool, "Write" | "Edit")

@@ -2,7 +2,10 @@
 
 #![allow(unsafe_code, reason = "each call says what it relies on")]
 
+use std::ffi::CString;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::{io, mem, ptr};
 
 use nix::libc;
@@ -31,4 +34,28 @@ pub(super) fn raise_loopback(socket: &impl AsRawFd) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// `mount_setattr`: this mount, and with `recursive` all below it, becomes read-only or writable.
+pub(super) fn set_read_only(path: &Path, read_only: bool, recursive: bool) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::other("a NUL in a path"))?;
+    // SAFETY: all zeros is a valid `mount_attr`: four numbers.
+    let mut attributes: libc::mount_attr = unsafe { mem::zeroed() };
+    match read_only {
+        true => attributes.attr_set = libc::MOUNT_ATTR_RDONLY,
+        false => attributes.attr_clr = libc::MOUNT_ATTR_RDONLY,
+    }
+    let flags = if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the kernel reads the path and as many bytes of the attributes as it is told; both live until the call returns.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            &raw const attributes,
+            mem::size_of::<libc::mount_attr>(),
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -4,12 +4,13 @@
 
 use std::io;
 use std::os::unix::fs::FileTypeExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::mount::{MsFlags, mount};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::Confine;
+use super::abi::set_read_only;
 
 const NOTHING: Option<&str> = None;
 
@@ -18,6 +19,7 @@ const NOTHING: Option<&str> = None;
 pub(super) fn arrange(confine: &Confine, missing: &mut Vec<String>) -> io::Result<()> {
     mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NOTHING)
         .map_err(said("keeping mounts private"))?;
+    only_writable(&confine.write, missing)?;
     for path in &confine.protect {
         read_only(path)?;
     }
@@ -34,6 +36,29 @@ pub(super) fn arrange(confine: &Confine, missing: &mut Vec<String>) -> io::Resul
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
         mount(Some("tmpfs"), shared, Some("tmpfs"), flags, Some("size=64m,mode=1777"))
             .map_err(said("mounting /dev/shm"))?;
+    }
+    Ok(())
+}
+
+/// Landlock knows no right to change a mode, an owner, a time: outside of what may be written, a mount must refuse them.
+fn only_writable(roots: &[PathBuf], missing: &mut Vec<String>) -> io::Result<()> {
+    let roots: Vec<&PathBuf> = roots.iter().filter(|root| root.exists()).collect();
+    for root in &roots {
+        let shown = root.display().to_string();
+        mount(Some(*root), *root, NOTHING, MsFlags::MS_BIND | MsFlags::MS_REC, NOTHING).map_err(said(&shown))?;
+    }
+    match set_read_only(Path::new("/"), true, true) {
+        Ok(()) => {}
+        // Linux before 5.12 has no such call.
+        Err(error) if error.raw_os_error() == Some(nix::libc::ENOSYS) => {
+            missing.push(format!("modes and times of files outside of the workdir can be changed: {error}"));
+            return Ok(());
+        }
+        Err(error) => return Err(io::Error::other(format!("making all else read-only: {error}"))),
+    }
+    for root in roots {
+        set_read_only(root, false, false)
+            .map_err(|error| io::Error::other(format!("making {} writable: {error}", root.display())))?;
     }
     Ok(())
 }

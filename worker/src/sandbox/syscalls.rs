@@ -74,15 +74,15 @@ const NAMESPACE_FLAGS: u64 = (libc::CLONE_NEWUSER
     | libc::CLONE_NEWCGROUP) as u64;
 
 /// Installs the filter. No privilege is to be had any more when this is called.
-pub(super) fn forbid(network: Network) -> io::Result<()> {
+pub(super) fn forbid(network: Network, has_namespaces: bool) -> io::Result<()> {
     let failed = |error: &dyn std::fmt::Display| io::Error::other(format!("seccomp: {error}"));
-    seccompiler::apply_filter(&program(network, libc::EPERM).map_err(|error| failed(&error))?)
+    seccompiler::apply_filter(&program(network, has_namespaces, libc::EPERM).map_err(|error| failed(&error))?)
         .map_err(|error| failed(&error))?;
     // A filter has one answer: what is to look as if the kernel did not know it is a second one.
     seccompiler::apply_filter(&unknown_calls().map_err(|error| failed(&error))?).map_err(|error| failed(&error))
 }
 
-fn program(network: Network, errno: i32) -> Result<BpfProgram, seccompiler::BackendError> {
+fn program(network: Network, has_namespaces: bool, errno: i32) -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = FORBIDDEN.into_iter().map(|call| (call, Vec::new())).collect();
     let domain_is_not = |domains: &[i32]| {
         let conditions = domains.iter().map(|domain| {
@@ -117,6 +117,28 @@ fn program(network: Network, errno: i32) -> Result<BpfProgram, seccompiler::Back
     let ioctl = |request: u64| {
         SeccompRule::new(vec![SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, request)?])
     };
+    // Of itself a process may ask and lower its limits, of no other: a limit of processor time kills. Its init it could
+    // leave without descriptors.
+    let not_itself = |argument| {
+        SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?])
+    };
+    rules.insert(libc::SYS_prlimit64, vec![not_itself(0)?]);
+    rules.insert(libc::SYS_setpriority, vec![not_itself(1)?]);
+    rules.insert(libc::SYS_ioprio_set, vec![not_itself(1)?]);
+    if !has_namespaces {
+        // What others are named by, and what outlives its maker.
+        for call in [libc::SYS_shmget, libc::SYS_semget, libc::SYS_msgget, libc::SYS_mq_open] {
+            rules.insert(call, Vec::new());
+        }
+        for call in [
+            libc::SYS_sched_setaffinity,
+            libc::SYS_sched_setscheduler,
+            libc::SYS_sched_setparam,
+            libc::SYS_sched_setattr,
+        ] {
+            rules.insert(call, vec![not_itself(0)?]);
+        }
+    }
     // Typing into the terminal of somebody else.
     rules.insert(libc::SYS_ioctl, vec![ioctl(libc::TIOCSTI)?, ioctl(libc::TIOCLINUX)?]);
     let errno = SeccompAction::Errno(errno.cast_unsigned());

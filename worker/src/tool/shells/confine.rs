@@ -35,9 +35,9 @@ pub(super) fn of(about: &About, temp: &Path) -> Option<Confine> {
     let (mut protect, mut hide) = about.permission.closed_to_commands(LOOK_ENTRIES_MAX, LOOK_DEPTH_MAX);
     // What ukai itself keeps is nobody's to read or write, wherever the job works.
     let run = about.outputs.parent().unwrap_or(&about.outputs);
-    if let Some(state) = run.parent().and_then(Path::parent).filter(|state| state.starts_with(workdir)) {
-        hide.push(state.to_owned());
-    }
+    // Of the way there the first folder: one further down could be carried away with its parent.
+    let state = run.parent().and_then(Path::parent).and_then(|state| state.strip_prefix(workdir).ok());
+    hide.extend(state.and_then(|below| below.components().next()).map(|first| workdir.join(first)));
     protect.retain(|path| !hide.contains(path));
     Some(Confine { network: sandbox.network, read, write, protect, hide })
 }
