@@ -66,19 +66,20 @@ async fn end_if_stuck(context: &Context) -> Result<(), Failure> {
         Err(LockError::InUse { holder, .. }) => holder,
         Ok(_) | Err(LockError::Io { .. }) => return Ok(()),
     };
-    let stuck = format!("the ukai server (process {holder}) does not answer");
-    let mark = holder.parse().ok().and_then(process::mark).filter(|mark| process::is_same_program(mark.pid));
+    let stuck = format!("the ukai server ({holder}) does not answer");
+    let Some(pid) = holder.0 else { return Err(Failure::failed(format!("{stuck}; try again in a moment"))) };
+    let mark = process::mark(pid).filter(|mark| process::is_same_program(mark.pid));
     let Some(mark) = mark else {
-        return Err(Failure::failed(format!("{stuck}, and is not known for certain; type: kill -9 {holder}")));
+        return Err(Failure::failed(format!("{stuck}, and is not known for certain; type: kill -9 {pid}")));
     };
     print::note(&format!("ukai: {stuck}; it is killed, and its jobs are ended here"));
     let ended = tokio::task::spawn_blocking(move || process_tree::end(&mark, Duration::ZERO)).await;
     match ended {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => {
-            Err(Failure::failed(format!("{stuck}, and could not be killed: {error}; type: kill -9 {holder}")))
+            Err(Failure::failed(format!("{stuck}, and could not be killed: {error}; type: kill -9 {pid}")))
         }
-        Err(error) => Err(Failure::failed(format!("killing process {holder}: {error}"))),
+        Err(error) => Err(Failure::failed(format!("killing process {pid}: {error}"))),
     }
 }
 

@@ -123,10 +123,11 @@ fn clear(context: &Context, typed: &[String]) -> Result<u8, Failure> {
     let names = typed.iter().map(|typed| name(state, typed)).collect::<Result<Vec<_>, _>>()?;
     let lock = Lock::take(state).map_err(|error| match error {
         LockError::InUse { state, holder } => Failure::usage(format!(
-            "clearing {} in {}: a ukai server (process {holder}) has it in use, and decided at its start what to believe; \
-             stop it (type: kill {holder}), clear, and start it again",
+            "clearing {} in {}: a ukai server ({holder}) has it in use, and decided at its start what to believe; \
+             stop it{}, clear, and start it again",
             typed.join(", "),
-            state.display()
+            state.display(),
+            holder.0.map(|pid| format!(" (type: kill {pid})")).unwrap_or_default()
         )),
         other => other.into(),
     })?;

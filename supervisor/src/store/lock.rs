@@ -3,6 +3,7 @@
 //! The pid in the file is for the message only. A lock made of the pid itself would be stale after a crash, and a pid
 //! may belong to someone else by then.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -25,9 +26,22 @@ pub enum LockError {
          let it do the work ({}), stop it, or name another folder with --state-dir",
         state.display(), quoted(&["submit"])
     )]
-    InUse { state: PathBuf, holder: String },
+    InUse { state: PathBuf, holder: Holder },
     #[error("locking {}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
+}
+
+/// Who has the lock: his pid, unless he has taken it just now and not written it yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder(pub Option<u32>);
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(pid) => write!(f, "pid {pid}"),
+            None => f.write_str("another ukai that is just starting"),
+        }
+    }
 }
 
 /// The right to write to a state directory, until dropped. Not inherited by any process that is started.
@@ -65,12 +79,10 @@ fn write_pid(file: &mut File) -> io::Result<()> {
 }
 
 /// It may be between taking the lock and writing its pid.
-fn holder(file: File) -> String {
+fn holder(file: File) -> Holder {
     let mut pid = String::new();
-    match file.take(PID_BYTES_MAX).read_to_string(&mut pid) {
-        Ok(_) if !pid.trim().is_empty() => format!("pid {}", pid.trim()),
-        _ => "another ukai that is just starting".to_owned(),
-    }
+    let read = file.take(PID_BYTES_MAX).read_to_string(&mut pid);
+    Holder(read.ok().and_then(|_| pid.trim().parse().ok()))
 }
 
 #[cfg(test)]
