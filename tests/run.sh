@@ -47,9 +47,15 @@ cargo fmt --all --check
 echo "== lints"
 cargo clippy --workspace --all-targets --locked -- --deny warnings
 echo "== tests"
+status=0
 if cargo nextest --version >/dev/null 2>&1; then
-    exec cargo nextest run --workspace --locked --no-fail-fast
+    cargo nextest run --workspace --locked --no-fail-fast || status=$?
+else
+    # It sums up each binary apart; the last line is of all of them.
+    cargo test --workspace --locked --no-fail-fast --quiet |
+        awk '{ print } /^test result:/ { passed += $4; failed += $6 } END { print passed " passed, " failed " failed" }' ||
+        status=$?
 fi
-# It sums up each binary apart; the last line is of all of them.
-cargo test --workspace --locked --no-fail-fast --quiet |
-    awk '{ print } /^test result:/ { passed += $4; failed += $6 } END { print passed " passed, " failed " failed" }'
+echo "== not run by themselves, and why"
+git grep -hA1 '#\[ignore = ' -- '*.rs' | awk -F'"' '/ignore/ { why = $2 } /fn / { sub(/^ *(pub )?fn /, ""); sub(/\(.*/, ""); print $0 ": " why }'
+exit "$status"
