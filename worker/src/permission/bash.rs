@@ -67,10 +67,12 @@ impl Permission {
         self.allowed(lists, call)
     }
 
-    /// Whether rules and the read-only list together cover all of it.
+    /// Whether rules cover all of it, or all of it only reads. One for some of its commands and the other for the rest is
+    /// neither (spec §8: an allow needs every simple command, and so does the classifier).
     fn allowed(&self, lists: &Lists, call: &Call) -> Judgement {
         let mut by_rule = None;
         let mut any = false;
+        let (mut no_rule, mut not_only_read) = (None, None);
         for command in &call.commands {
             let simple = &command.simple;
             any |= !simple.words.is_empty() || !command.files.is_empty();
@@ -84,7 +86,10 @@ impl Permission {
                     continue;
                 }
                 match lists.allow.iter().find(|listed| self.opens(listed, file)) {
-                    Some(listed) => by_rule = by_rule.or(Some(listed)),
+                    Some(listed) => {
+                        by_rule = by_rule.or(Some(listed));
+                        not_only_read = not_only_read.or(Some(simple));
+                    }
                     None => {
                         let why = format!("no rule allows writing {}, {NO_ONE}", file.shown);
                         return Judgement::deny(Source::NoOneToAsk, why);
@@ -92,25 +97,27 @@ impl Permission {
                 }
             }
             let covers = |listed: &&Listed| matches!(&listed.rule, Rule::Command(rule) if rule.covers(simple));
-            if let Some(listed) = lists.allow.iter().find(covers) {
-                by_rule = by_rule.or(Some(listed));
-                continue;
-            }
             // What only passes on is what it passes on, and that stands in this list too.
             let passes = simple.wraps
                 && simple.base().is_none_or(|base| base != "find")
                 && simple.assigns.iter().all(|(name, _)| shell::environment::is_harmless(name));
+            match lists.allow.iter().find(covers) {
+                Some(listed) => by_rule = by_rule.or(Some(listed)),
+                None if passes || simple.words.is_empty() && simple.assigns.is_empty() => {}
+                None => no_rule = no_rule.or(Some(simple)),
+            }
             if !passes && !self.only_reads(command) {
-                return Judgement::deny(
-                    Source::NoOneToAsk,
-                    format!("no rule allows {} for `Bash`, {NO_ONE}", named(simple)),
-                );
+                not_only_read = not_only_read.or(Some(simple));
             }
         }
-        match by_rule {
-            Some(listed) => Judgement::allow(listed.source(RuleList::Allow)),
-            None if any => Judgement::allow(Source::Classifier),
-            None => Judgement::deny(Source::NoOneToAsk, format!("there is no command in it, {NO_ONE}")),
+        match (by_rule, no_rule, not_only_read) {
+            (Some(listed), None, _) => Judgement::allow(listed.source(RuleList::Allow)),
+            (_, _, None) if any => Judgement::allow(Source::Classifier),
+            (_, Some(simple), _) | (_, _, Some(simple)) => {
+                let why = format!("no rule allows {} for `Bash`, {NO_ONE}", named(simple));
+                Judgement::deny(Source::NoOneToAsk, why)
+            }
+            _ => Judgement::deny(Source::NoOneToAsk, format!("there is no command in it, {NO_ONE}")),
         }
     }
 
