@@ -8,7 +8,8 @@ use crate::event::{BatchPlace, Event, FileChange, Line};
 use crate::id::{BatchId, JobId};
 use crate::job::{JobSpec, JobStatus, Limits, Outcome, Used};
 use crate::lease::{AnswerClass, Wire};
-use crate::run_state::Progress;
+use crate::policy::Verdict;
+use crate::run_state::{OpenAsk, Progress};
 
 /// How many jobs one part of a `Submit` may carry.
 pub const SUBMIT_JOBS_MAX: usize = 100;
@@ -53,6 +54,11 @@ pub enum Request {
         what: Vec<String>,
         all: bool,
     },
+    /// A person's answer to what was put to one: `JOB/CALL`, or a job that asks one thing.
+    Decide {
+        what: String,
+        decision: Decision,
+    },
     /// What a person has not seen yet.
     Attention,
     /// Have each sink of alerts tell something now.
@@ -83,6 +89,28 @@ pub enum Request {
         ids: Vec<String>,
         refresh: bool,
     },
+}
+
+/// A person's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Decision {
+    /// `always`: and its like, by a rule that is kept.
+    Approve { always: bool },
+    Deny {
+        /// For the model.
+        because: Option<String>,
+    },
+}
+
+/// An answer that is on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answered {
+    pub job: JobId,
+    pub call: String,
+    pub tool: String,
+    pub verdict: Verdict,
+    /// The rule that was kept, and in which file.
+    pub kept: Option<(String, std::path::PathBuf)>,
 }
 
 /// A job to be queued.
@@ -185,6 +213,7 @@ pub enum Response {
     Acked {
         seen: Vec<ToSee>,
     },
+    Decided(Box<Answered>),
     Attention {
         /// The first of them, in the order of submission for jobs.
         first: Vec<ToSee>,
@@ -268,6 +297,8 @@ pub struct JobRow {
     pub used: Used,
     pub restarts: u32,
     pub provider: Option<String>,
+    /// What is put to a person.
+    pub asks: Vec<OpenAsk>,
     /// Where it stands in the queue or what it waits for; empty when it simply runs.
     pub note: String,
 }
@@ -286,6 +317,7 @@ impl JobRow {
             used: progress.used,
             restarts: progress.restarts(),
             provider: progress.provider.clone(),
+            asks: progress.asks.clone(),
             note,
         }
     }

@@ -7,6 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::hook::HookPoint;
 use crate::id::BatchId;
 use crate::job::{Limit, Limits, Outcome};
 use crate::json::Json;
@@ -97,6 +98,40 @@ pub enum Event {
         read_only: bool,
         judgement: Judgement,
     },
+    /// A call waits for a person: what would run, and why nobody else may decide. The job waits without a process.
+    AskOpened {
+        call: String,
+        tool: String,
+        input: Json,
+        read_only: bool,
+        /// The rule of an `ask` list; without one no list names the call.
+        rule: Option<String>,
+        /// For the person.
+        why: String,
+        /// Milliseconds since 1970: no answer until then is a no.
+        deadline_ms: u64,
+    },
+    /// The one verdict on such a call, whoever was first: a person, a hook, the clock.
+    AskAnswered {
+        call: String,
+        tool: String,
+        judgement: Judgement,
+        /// A rule that holds for the rest of this job: its like is not asked again.
+        #[serde(default)]
+        granted: Option<String>,
+    },
+    /// One of the owner's scripts was run, and what came of it.
+    HookRan {
+        on: HookPoint,
+        /// Its command line.
+        hook: String,
+        /// The call that it was about, where it was about one.
+        call: Option<String>,
+        said: HookSaid,
+        /// For a person: its reason, its message, or why it failed.
+        detail: String,
+        duration_ms: u64,
+    },
     /// The intent, durable before the tool acts.
     ToolStarted {
         call: String,
@@ -115,6 +150,9 @@ pub enum Event {
         /// What it left changed on the disk, as far as its tool knows; also where it failed half-way.
         #[serde(default)]
         files_changed: Vec<FileChange>,
+        /// The files that it showed or wrote, as they are then: what may be overwritten, also by a later process.
+        #[serde(default)]
+        seen: Vec<SeenFile>,
     },
     LimitWarned {
         limit: Limit,
@@ -177,6 +215,8 @@ pub enum Why {
     System,
     /// Records were lost here, and the conversation goes on without them: the model is told.
     Lost,
+    /// What a script of the owner's has to say to the model.
+    Hook,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -220,6 +260,38 @@ pub enum Change {
     Modified,
 }
 
+/// One file as a tool left or saw it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenFile {
+    /// Absolute, links followed.
+    pub path: String,
+    pub bytes: u64,
+    /// blake3 in hex; None where it is too large for one, and then the marks decide.
+    pub hash: Option<String>,
+    pub device: u64,
+    pub inode: u64,
+    /// Nanoseconds since 1970, as text: JSON numbers end before.
+    pub modified_ns: String,
+}
+
+/// What one run of a hook came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookSaid {
+    /// Nothing against it.
+    Passed,
+    Allowed,
+    Asked,
+    /// It forbids the call, or sends what it is about back.
+    Blocked,
+    /// The job is to end (`continue: false`).
+    Stopped,
+    /// It could not be run, or not be understood, and that counts as a no.
+    FailedClosed,
+    /// The same, and its owner said that it may.
+    FailedOpen,
+}
+
 impl Event {
     /// The name that stands on disk.
     #[must_use]
@@ -236,6 +308,9 @@ impl Event {
             Event::Waiting { .. } => "Waiting",
             Event::Replied { .. } => "Replied",
             Event::Judged { .. } => "Judged",
+            Event::AskOpened { .. } => "AskOpened",
+            Event::AskAnswered { .. } => "AskAnswered",
+            Event::HookRan { .. } => "HookRan",
             Event::ToolStarted { .. } => "ToolStarted",
             Event::ToolFinished { .. } => "ToolFinished",
             Event::LimitWarned { .. } => "LimitWarned",
@@ -260,6 +335,7 @@ impl Event {
                 | Event::Interrupted { .. }
                 | Event::Paused {}
                 | Event::Unpaused {}
+                | Event::AskAnswered { .. }
                 | Event::Recovered { .. }
                 | Event::Attention { .. }
                 | Event::Acked {}
@@ -276,6 +352,8 @@ impl Event {
                 | Event::Interrupted { .. }
                 | Event::Paused {}
                 | Event::Unpaused {}
+                | Event::AskAnswered { .. }
+                | Event::HookRan { .. }
                 | Event::Leased { .. }
                 | Event::Waiting { .. }
                 | Event::AttemptFailed { .. }

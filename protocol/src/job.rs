@@ -31,6 +31,15 @@ pub struct JobSpec {
     pub needs_tools: bool,
     pub limits: Limits,
     pub policy: crate::policy::Policy,
+    /// In a worktree of its own, made when it first starts; `workdir` is then the place in the repository that it is of.
+    #[serde(default)]
+    pub worktree: bool,
+    /// The owner's scripts, in the order in which they were written.
+    #[serde(default)]
+    pub hooks: Vec<crate::hook::Hook>,
+    /// Tools of the owner's, sorted by name.
+    #[serde(default)]
+    pub tools: Vec<crate::declared::Declared>,
     /// As in the first record of its log: a line keeps its job, whichever of the two is damaged.
     #[serde(default)]
     pub batch: Option<BatchPlace>,

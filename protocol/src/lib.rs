@@ -4,7 +4,9 @@
 //! function that folds events into a run's state, and the frames in which all of it travels.
 
 // The conversation, and what happens to a job or to no job in particular.
+pub mod declared;
 pub mod event;
+pub mod hook;
 pub mod id;
 pub mod job;
 pub mod json;

@@ -118,6 +118,32 @@ pub enum Source {
     PolicyError,
     /// The built-in list of commands that only read.
     Classifier,
+    /// A script of the owner's, by its command line.
+    Hook {
+        hook: String,
+    },
+    /// The supervisor itself, which an ask was handed to: the job ended, or its question could not be put.
+    Coordinator,
+    /// A person said yes.
+    User(Consent),
+    /// A person said no, with these words.
+    UserReject {
+        text: String,
+    },
+    /// A person ended the job instead of answering.
+    UserAbort,
+    /// Nobody answered in time.
+    Timeout,
+}
+
+/// How far a person's yes reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Consent {
+    /// This call.
+    Once,
+    /// And its like, by a rule from now on.
+    Always,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,12 +5,13 @@
 
 #![deny(clippy::disallowed_methods)]
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::control::DeniedCall;
-use crate::event::{BatchPlace, Event, FileChange, ProcessMark, ToolStatus, WaitingFor, Why};
+use crate::event::{BatchPlace, Event, FileChange, ProcessMark, SeenFile, ToolStatus, WaitingFor, Why};
 use crate::job::{CauseKind, JobStatus, Limit, Limits, Outcome, Reason, Used};
 use crate::json::Json;
 use crate::message::{Args, Call, Message, Opaque, Stop, Usage};
@@ -21,6 +22,10 @@ pub const DENIED_KEPT_MAX: usize = 100;
 /// Changed files that a result names: with the bound on their text, a result fits into a frame beside its other parts.
 pub const FILES_CHANGED_MAX: usize = 1_000;
 pub const FILES_CHANGED_BYTES_MAX: usize = 256 * 1024;
+/// More files than a job changes one by one. Of more the oldest are forgotten and have to be read again.
+pub const SEEN_FILES_MAX: usize = 1_000;
+/// Rules granted to one job while it runs; of more the oldest are forgotten, and asked again.
+const GRANTED_MAX: usize = 100;
 /// Distinct denied calls of which the repetitions are counted.
 const DENIED_COUNTED_MAX: usize = 64;
 
@@ -62,6 +67,9 @@ pub struct Progress {
     pub provider: Option<String>,
     pub denied: Vec<DeniedCall>,
     pub denied_count: u64,
+    /// What waits for a person, in the order in which it was asked.
+    #[serde(default)]
+    pub asks: Vec<OpenAsk>,
     /// The first of them, each path once, in the order of their first change.
     #[serde(default)]
     pub files_changed: Vec<FileChange>,
@@ -97,6 +105,7 @@ impl Default for Progress {
             provider: None,
             denied: Vec::new(),
             denied_count: 0,
+            asks: Vec::new(),
             files_changed: Vec::new(),
             attention: None,
             outcome: None,
@@ -152,7 +161,7 @@ impl Progress {
             Event::Unpaused {} => {
                 self.paused = false;
                 if self.status == JobStatus::Paused {
-                    self.status = if self.crashed { JobStatus::Interrupted } else { JobStatus::Queued };
+                    self.status = self.without_process();
                 }
             }
             Event::Started { attempt, process, token_hash } => {
@@ -174,12 +183,7 @@ impl Progress {
                 if *stopped {
                     self.fruitless_starts = self.fruitless_starts.saturating_sub(1);
                 }
-                self.status = match (self.paused, stopped) {
-                    (true, _) => JobStatus::Paused,
-                    // A person thought better of it after the worker had begun to stop.
-                    (false, true) => JobStatus::Queued,
-                    (false, false) => JobStatus::Interrupted,
-                };
+                self.status = if self.paused { JobStatus::Paused } else { self.without_process() };
             }
             Event::Leased { provider, .. } => {
                 self.status = JobStatus::Running;
@@ -197,11 +201,25 @@ impl Progress {
                 self.clocks(*run_time_ms, *wall_ms);
                 self.text.clone_from(text);
             }
-            Event::Judged { tool, input, judgement, .. } if judgement.verdict == Verdict::Deny => {
-                self.denied_count += 1;
-                if self.denied.len() < DENIED_KEPT_MAX {
-                    let source = judgement.source.clone();
-                    self.denied.push(DeniedCall { tool: tool.clone(), input: input.clone(), source });
+            Event::Judged { tool, input, judgement, .. } => self.judged(tool, input, judgement),
+            Event::AskOpened { call, tool, input, rule, why, deadline_ms, .. } => {
+                self.asks.push(OpenAsk {
+                    call: call.clone(),
+                    tool: tool.clone(),
+                    input: input.clone(),
+                    rule: rule.clone(),
+                    why: why.clone(),
+                    deadline_ms: *deadline_ms,
+                });
+                self.status = JobStatus::Waiting;
+            }
+            Event::AskAnswered { call, judgement, .. } => {
+                if let Some(place) = self.asks.iter().position(|open| open.call == *call) {
+                    let asked = self.asks.remove(place);
+                    self.judged(&asked.tool, &asked.input, judgement);
+                }
+                if self.asks.is_empty() && self.status == JobStatus::Waiting {
+                    self.status = if self.process.is_some() { JobStatus::Running } else { self.without_process() };
                 }
             }
             Event::ToolStarted { .. } => self.status = JobStatus::Running,
@@ -228,6 +246,7 @@ impl Progress {
             Event::Finished { outcome, text } => {
                 self.status = outcome.status();
                 self.process = None;
+                self.asks.clear();
                 self.outcome = Some(outcome.clone());
                 self.text.clone_from(text);
                 match outcome {
@@ -240,9 +259,30 @@ impl Progress {
                     Outcome::Ended(cause) => self.attention = Some(format!("{}: {}", cause.kind, cause.detail)),
                 }
             }
-            Event::Injected { .. } | Event::Judged { .. } | Event::LimitWarned { .. } | Event::Recovered { .. } => {}
+            Event::Injected { .. } | Event::HookRan { .. } | Event::LimitWarned { .. } | Event::Recovered { .. } => {}
         }
         Ok(())
+    }
+
+    /// Where an unpaused job stands that no process carries. One that a person is asked about is not started for that.
+    fn without_process(&self) -> JobStatus {
+        match (self.asks.is_empty(), self.crashed) {
+            (false, _) => JobStatus::Waiting,
+            (true, true) => JobStatus::Interrupted,
+            // A person thought better of a pause after the worker had begun to stop, or has answered.
+            (true, false) => JobStatus::Queued,
+        }
+    }
+
+    fn judged(&mut self, tool: &str, input: &Json, judgement: &Judgement) {
+        if judgement.verdict == Verdict::Allow {
+            return;
+        }
+        self.denied_count += 1;
+        if self.denied.len() < DENIED_KEPT_MAX {
+            let source = judgement.source.clone();
+            self.denied.push(DeniedCall { tool: tool.to_owned(), input: input.clone(), source });
+        }
     }
 
     /// As reported: a provider may say anything.
@@ -271,6 +311,18 @@ impl Progress {
     }
 }
 
+/// A question that is put to a person.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenAsk {
+    pub call: String,
+    pub tool: String,
+    pub input: Json,
+    pub rule: Option<String>,
+    pub why: String,
+    /// Milliseconds since 1970, as it was when it was asked.
+    pub deadline_ms: u64,
+}
+
 /// All that a worker needs to go on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
@@ -288,6 +340,12 @@ pub struct RunState {
     pub empty_replies: u32,
     /// How the last reply stopped.
     pub last_stop: Option<Stop>,
+    /// Rules that a person granted to this job while it ran.
+    #[serde(default)]
+    pub granted: Vec<String>,
+    /// What it has seen of files and may overwrite, the last look last.
+    #[serde(default)]
+    pub seen: VecDeque<SeenFile>,
 }
 
 /// A reply whose calls are being answered. It enters `messages` whole, with all results in the order of the calls.
@@ -309,9 +367,24 @@ pub struct OpenCall {
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     Asked,
-    Judged { input: Json, judgement: Judgement },
-    Started { input: Json, read_only: bool, idempotent: bool },
-    Answered { status: ToolStatus, output: String },
+    /// Put to a person, who has not answered.
+    Put {
+        input: Json,
+        read_only: bool,
+    },
+    Judged {
+        input: Json,
+        judgement: Judgement,
+    },
+    Started {
+        input: Json,
+        read_only: bool,
+        idempotent: bool,
+    },
+    Answered {
+        status: ToolStatus,
+        output: String,
+    },
 }
 
 /// Whether the model only ever runs into walls (spec §8: when it cannot go on).
@@ -348,16 +421,25 @@ impl RunState {
         match event {
             Event::Submitted { prompt, .. } => self.messages.push(Message::User { text: prompt.clone() }.into()),
             Event::Injected { why: Why::System, text } => self.system = Some(text.clone()),
-            Event::Injected { why: Why::Lost, text } => self.messages.push(Message::User { text: text.clone() }.into()),
+            Event::Injected { why: Why::Lost | Why::Hook, text } => {
+                self.messages.push(Message::User { text: text.clone() }.into());
+            }
             Event::LimitWarned { limit, .. } => self.warned.push(*limit),
             Event::Replied { text, calls, opaque, stop, .. } => self.replied(text, calls, opaque, *stop),
             Event::Judged { call, tool, input, read_only, judgement } => {
-                self.hands.asked |= !read_only;
-                self.hands.policy_broken |= judgement.source == Source::PolicyError;
-                if judgement.verdict == Verdict::Deny {
-                    self.denials.count(tool, input);
+                self.judged(call, tool, input, *read_only, judgement);
+            }
+            Event::AskOpened { call, input, read_only, .. } => {
+                self.advance(call, Stage::Put { input: input.clone(), read_only: *read_only });
+            }
+            Event::AskAnswered { call, tool, judgement, granted } => {
+                if let Some(Stage::Put { input, read_only }) = self.open_call(call).map(|open| open.stage.clone()) {
+                    self.judged(call, tool, &input, read_only, judgement);
                 }
-                self.advance(call, Stage::Judged { input: input.clone(), judgement: judgement.clone() });
+                if let Some(rule) = granted.clone().filter(|rule| !self.granted.contains(rule)) {
+                    self.granted.truncate(GRANTED_MAX - 1);
+                    self.granted.insert(0, rule);
+                }
             }
             Event::ToolStarted { call, read_only, idempotent, .. } => {
                 self.hands.carried_out |= !read_only;
@@ -365,7 +447,8 @@ impl RunState {
                     self.advance(call, Stage::Started { input, read_only: *read_only, idempotent: *idempotent });
                 }
             }
-            Event::ToolFinished { call, status, output, .. } => {
+            Event::ToolFinished { call, status, output, seen, .. } => {
+                seen.iter().for_each(|file| self.saw(file));
                 self.advance(call, Stage::Answered { status: *status, output: output.clone() });
                 self.close_turn_if_answered();
             }
@@ -382,6 +465,7 @@ impl RunState {
             | Event::Leased { .. }
             | Event::AttemptFailed { .. }
             | Event::Waiting { .. }
+            | Event::HookRan { .. }
             | Event::Recovered { .. }
             | Event::Attention { .. }
             | Event::Acked {} => {}
@@ -389,10 +473,38 @@ impl RunState {
         Ok(())
     }
 
+    fn judged(&mut self, call: &str, tool: &str, input: &Json, read_only: bool, judgement: &Judgement) {
+        self.hands.asked |= !read_only;
+        self.hands.policy_broken |= judgement.source == Source::PolicyError;
+        if judgement.verdict == Verdict::Deny {
+            self.denials.count(tool, input);
+        }
+        self.advance(call, Stage::Judged { input: input.clone(), judgement: judgement.clone() });
+    }
+
+    fn saw(&mut self, file: &SeenFile) {
+        self.seen.retain(|known| known.path != file.path);
+        if self.seen.len() == SEEN_FILES_MAX {
+            self.seen.pop_front();
+        }
+        self.seen.push_back(file.clone());
+    }
+
     /// The call of the open turn with this id.
     #[must_use]
     pub fn open_call(&self, id: &str) -> Option<&OpenCall> {
         self.turn.as_ref()?.calls.iter().find(|open| open.call.id == id)
+    }
+
+    /// The calls of the open turn that were put to a person who has not answered.
+    pub fn put_to_a_person(&self) -> impl Iterator<Item = &str> {
+        let open = self.turn.iter().flat_map(|turn| &turn.calls);
+        open.filter(|open| matches!(open.stage, Stage::Put { .. })).map(|open| &*open.call.id)
+    }
+
+    #[must_use]
+    pub fn waits_for_a_person(&self) -> bool {
+        self.put_to_a_person().next().is_some()
     }
 
     fn check(&self, event: &Event) -> Result<(), Illegal> {
@@ -402,6 +514,12 @@ impl RunState {
             Event::Replied { .. } if self.turn.is_some() => illegal("calls of the last reply are open".to_owned()),
             Event::Judged { call, .. } if !matches!(stage(call), Some(Stage::Asked)) => {
                 illegal(format!("{call} is not waiting to be judged"))
+            }
+            Event::AskOpened { call, .. } if !matches!(stage(call), Some(Stage::Asked)) => {
+                illegal(format!("{call} is not waiting to be judged"))
+            }
+            Event::AskAnswered { call, .. } if !matches!(stage(call), Some(Stage::Put { .. })) => {
+                illegal(format!("{call} was not put to a person, or has been answered"))
             }
             // A tool that was started before a crash may be started again: its stage is then Started already.
             Event::ToolStarted { call, .. }
@@ -446,7 +564,7 @@ impl RunState {
     fn input_of(&self, call: &str) -> Option<Json> {
         match &self.open_call(call)?.stage {
             Stage::Judged { input, .. } | Stage::Started { input, .. } => Some(input.clone()),
-            Stage::Asked | Stage::Answered { .. } => None,
+            Stage::Asked | Stage::Put { .. } | Stage::Answered { .. } => None,
         }
     }
 
@@ -491,7 +609,7 @@ impl RunState {
             let (status, output) = match &open.stage {
                 Stage::Answered { .. } => return None,
                 Stage::Started { read_only, idempotent, .. } => ended_while_running(kind, *read_only || *idempotent),
-                Stage::Asked | Stage::Judged { .. } => ended_before(kind),
+                Stage::Asked | Stage::Put { .. } | Stage::Judged { .. } => ended_before(kind),
             };
             Some(ClosingAnswer { call: open.call.id.clone(), tool: open.call.tool.clone(), status, output })
         })

@@ -10,6 +10,7 @@ use crate::event::Event;
 use crate::id::JobId;
 use crate::job::{CauseKind, JobSpec};
 use crate::lease::{Answer, Ask, Report};
+use crate::policy::Judgement;
 use crate::secret::Secret;
 use crate::secret::fingerprint::Fingerprints;
 
@@ -48,6 +49,11 @@ pub enum ToSupervisor {
     Heartbeat {
         progress: u64,
     },
+    /// A verdict on a call that was put to a person, found otherwise: the supervisor takes the first that comes.
+    Settle {
+        call: String,
+        judgement: Judgement,
+    },
     /// After a cancel: commands are being asked to end, which may take as long as they are given.
     Ending,
     /// Provisional text for listeners; may be dropped.
@@ -80,6 +86,20 @@ pub enum ToWorker {
     Pause,
     /// Go on after all, if it still can.
     Unpause,
+    /// What was put to a person is answered, and on disk.
+    Answered {
+        call: String,
+        tool: String,
+        judgement: Judgement,
+        granted: Option<String>,
+    },
+    /// After a reconnect: these are still put to a person. What else the worker waits for was answered meanwhile, and it
+    /// exits; a later attempt reads the answer from the fold.
+    StillAsked {
+        calls: Vec<String>,
+    },
+    /// Exit if nothing but a person's answer is waited for; a later attempt goes on with it.
+    Park,
     /// This attempt is not wanted (any more): exit at once.
     Reject {
         why: String,
@@ -102,6 +122,8 @@ pub struct Welcome {
     pub env: Vec<(String, String)>,
     /// From TERM to KILL.
     pub term_grace_ms: u64,
+    /// Somebody can be asked about a call that no rule decides.
+    pub asks: bool,
     /// What must not come to stand in a record, known by its hash alone.
     pub secrets: Fingerprints,
 }

@@ -56,6 +56,7 @@ fn tool_finished(call: &str) -> Event {
         run_time_ms: 150,
         wall_ms: 250,
         files_changed: Vec::new(),
+        seen: Vec::new(),
     }
 }
 

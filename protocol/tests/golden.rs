@@ -78,6 +78,7 @@ fn a_record_of_one_turn() {
             run_time_ms: 1501,
             wall_ms: 2001,
             files_changed: vec![FileChange { path: "/w/a".to_owned(), change: Change::Modified }],
+            seen: Vec::new(),
         },
         Event::Finished {
             outcome: Outcome::Ended(Cause::new(CauseKind::Limit(Limit::Steps), "25 of 25")),

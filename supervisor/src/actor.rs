@@ -5,6 +5,7 @@
 //! its own below.
 
 mod ack;
+mod ask;
 mod attempt;
 mod batch;
 mod capability;
@@ -21,6 +22,7 @@ mod takeover;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
@@ -28,15 +30,18 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 use ukai_notifier::{Alert, Notifier, What};
 use ukai_protocol::control::{
-    BatchRow, JobResult, JobRow, NewJob, ProviderRow, Selection, ServerStatus, ToBatch, ToResume, ToSee,
+    Answered, BatchRow, Decision, JobResult, JobRow, NewJob, ProviderRow, Selection, ServerStatus, ToBatch, ToResume,
+    ToSee,
 };
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::CauseKind;
-use ukai_protocol::lease::{Ask, Report};
+use ukai_protocol::lease::{Ask as LeaseAsk, Report};
+use ukai_protocol::policy::Judgement;
 use ukai_protocol::probe::ProbeAnswer;
 use ukai_protocol::server_event::ServerEvent;
 use ukai_protocol::session::Hello;
 
+use crate::approval::{Approval, Ask};
 use crate::batch::Batches;
 use crate::examine::{Examination, Examined};
 use crate::pool::actor::{Over, Pool};
@@ -71,7 +76,7 @@ pub type Answer<T> = oneshot::Sender<Result<T, Refusal>>;
 /// What a worker says about leases.
 #[derive(Debug)]
 pub enum LeaseWord {
-    Ask(Ask),
+    Ask(LeaseAsk),
     Withdraw {
         call: u64,
     },
@@ -125,6 +130,12 @@ pub enum Msg {
     /// The first, and how many there are.
     Attention {
         answer: Answer<(Vec<ToSee>, u64)>,
+    },
+    /// A person's word about a call that was put to one.
+    Decide {
+        what: String,
+        decision: Decision,
+        answer: Answer<Answered>,
     },
     /// The jobs that are meant, in the order of submission, each with the number of its last record.
     Resolve {
@@ -203,6 +214,14 @@ pub enum Msg {
         result: io::Result<()>,
     },
 
+    /// The rule of a yes for ever is in the user's file, or could not be put there.
+    RuleKept {
+        ask: Ask,
+        rule: String,
+        kept: Result<PathBuf, String>,
+        answer: Answer<Answered>,
+    },
+
     // From workers and their job actors.
     Hello {
         hello: Box<Hello>,
@@ -212,6 +231,13 @@ pub enum Msg {
         job: JobId,
         attempt: u32,
         word: LeaseWord,
+    },
+    /// A worker's hook, or another machine, has decided what was put to a person.
+    Settle {
+        job: JobId,
+        attempt: u32,
+        call: String,
+        judgement: Judgement,
     },
     LinkLost {
         job: JobId,
@@ -276,6 +302,7 @@ pub struct State {
     acks: Vec<ack::Acking>,
     resets: Vec<providers::Resetting>,
     server_log: server_log::Writing,
+    approval: Approval,
     /// Who backs off, in the order in which they are due. One that has meanwhile been cancelled or paused is passed over.
     backoffs: BTreeSet<(Instant, JobId)>,
     draining: bool,
@@ -321,6 +348,7 @@ impl Actor for Supervisor {
                 acks: Vec::new(),
                 resets: Vec::new(),
                 server_log: server_log::Writing::new(server_log),
+                approval: Approval::default(),
                 backoffs: BTreeSet::new(),
                 draining: false,
                 drains: Vec::new(),
@@ -376,7 +404,7 @@ impl Actor for Supervisor {
             Msg::CapabilitiesSaved(result) => state.capabilities_saved(result),
             Msg::ExaminedOne { lease, report } => state.router.probed(lease, report.as_ref(), now, rand::random()),
             Msg::Examined { examined, answer } => state.examined(examined, answer),
-            Msg::Recorded(appended) => state.recorded(&appended),
+            Msg::Recorded(appended) => state.recorded(&appended, now),
             Msg::Created { submission, place, result } => state.created(submission, place, result),
             Msg::Wrote { job, what, result } => state.wrote(&job, what, result, now),
             Msg::RoutesSaved { revision, result } => state.routes_saved(revision, result),
@@ -384,6 +412,9 @@ impl Actor for Supervisor {
             Msg::BatchSaved { occasion, result } => state.batch_saved(occasion, result),
             Msg::Hello { hello, incoming } => state.hello(hello, incoming),
             Msg::Lease { job, attempt, word } => state.lease(&job, attempt, word, now),
+            Msg::Settle { job, attempt, call, judgement } => state.settle_ask(&job, attempt, call, judgement),
+            Msg::Decide { what, decision, answer } => state.decide(&what, decision, answer),
+            Msg::RuleKept { ask, rule, kept, answer } => state.rule_kept(ask, rule, kept, answer, now),
             Msg::LinkLost { job, attempt } => state.link_lost(&job, attempt, now),
             Msg::Over(over) => state.over(*over, now),
             Msg::JobActorEnded { actor, why } => state.job_actor_ended(actor, &why),
@@ -425,6 +456,7 @@ impl Actor for Supervisor {
 impl State {
     /// After every message: whoever may start starts, whoever is answered is told, and the next alarm is set.
     fn settle(&mut self, now: Instant) {
+        self.answer_asks(now);
         self.start_jobs(now);
         self.save_routes(now);
         if self.may_lease(now) && !self.draining {
@@ -450,7 +482,8 @@ impl State {
 
     fn set_alarm(&mut self, now: Instant) {
         let backoff = self.backoffs.first().map(|(until, _)| *until);
-        let next = [self.storm.poll_timeout(), self.routes_timeout(now), self.opening, backoff];
+        let next =
+            [self.storm.poll_timeout(), self.routes_timeout(now), self.opening, backoff, self.approval.poll_timeout()];
         let next = next.into_iter().flatten().min();
         if next == self.alarm.as_ref().map(|(at, _)| *at) {
             return;

@@ -95,6 +95,10 @@ pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Res
             Request::Ack { what, all } => {
                 doors.ask(|answer| Msg::Ack { what, all, answer }).await.map(|seen| Response::Acked { seen })
             }
+            Request::Decide { what, decision } => {
+                let decided = doors.ask(|answer| Msg::Decide { what, decision, answer }).await;
+                decided.map(|answered| Response::Decided(Box::new(answered)))
+            }
             Request::Attention => {
                 let found = doors.ask(|answer| Msg::Attention { answer }).await;
                 found.map(|(first, count)| Response::Attention { first, count })

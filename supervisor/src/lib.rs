@@ -12,6 +12,8 @@ pub mod policy_file;
 pub mod settings;
 
 // Decided here, without a clock.
+mod allow;
+pub mod approval;
 pub mod batch;
 pub mod job;
 pub mod naming;

@@ -3,6 +3,7 @@
 //! Fail-closed: a file that does not load becomes a policy that denies everything and says where it is broken, never
 //! one with fewer rules. The rules themselves are parsed by the worker, which judges by them.
 
+pub mod keep;
 pub mod origin;
 mod sandbox;
 
@@ -110,12 +111,17 @@ pub fn broken(why: String) -> Policy {
     Policy { ask_timeout_ms: ASK_TIMEOUT_MS, broken: Some(why), ..Policy::default() }
 }
 
+/// The user's own, whether it is there or not.
+#[must_use]
+pub fn users() -> Option<PathBuf> {
+    load::config_dir().map(|folder| folder.join("tool_policy.yaml"))
+}
+
 /// Which policy holds for a job: the named one (flag or job key), else the user's, else the shipped one. What is wrong
 /// with it is added to `notes`, for stderr.
 #[must_use]
 pub fn load(named: Option<&Path>, notes: &mut Vec<String>) -> Traced {
-    let users = load::config_dir().map(|folder| folder.join("tool_policy.yaml"));
-    let path = match (named, users) {
+    let path = match (named, users()) {
         (Some(path), _) => path.to_owned(),
         (None, Some(path)) if path.symlink_metadata().is_ok() => path,
         _ => return traced_shipped(),

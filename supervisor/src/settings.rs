@@ -30,6 +30,10 @@ pub struct Settings {
     pub providers: Vec<Provider>,
     /// Where every candidate is OPEN, a job gives its worker back and goes on by itself, instead of ending.
     pub park: bool,
+    /// Somebody can be asked about a call that no rule decides: this process, or who watches it, puts the question.
+    pub asks: bool,
+    /// Where a yes for ever is kept; None: there is no home folder.
+    pub policy_file: Option<PathBuf>,
     pub worker_program: PathBuf,
     pub notify: Notify,
 }

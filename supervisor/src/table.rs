@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ractor::ActorRef;
+use ukai_protocol::command::command;
 use ukai_protocol::control::{JobResult, JobRow};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{CauseKind, JobSpec, JobStatus, Limits};
-use ukai_protocol::run_state::Progress;
+use ukai_protocol::run_state::{OpenAsk, Progress};
 
+use crate::cli::progress::argument;
 use crate::job::{self, IllegalTransition, Life, Step};
 use crate::pool::actor::Msg as WorkerMsg;
 use crate::queue::Rank;
@@ -97,6 +99,7 @@ impl Job {
     pub fn row(&self, id: &JobId, now: Instant, waits: impl Fn() -> String) -> JobRow {
         let progress = &self.progress;
         let note = match self.life {
+            _ if !progress.asks.is_empty() && self.cancel.is_none() => waits_for_you(id, &progress.asks),
             Life::Queued => waits(),
             Life::BackingOff { until } => {
                 format!("starts again in {} s", until.saturating_duration_since(now).as_secs_f64().ceil())
@@ -126,4 +129,12 @@ impl Job {
 /// What jobs can be called.
 pub fn names(jobs: &BTreeMap<JobId, Job>) -> impl Iterator<Item = (&JobId, &str)> {
     jobs.iter().map(|(id, job)| (id, &*job.progress.name))
+}
+
+/// Names the first question, and counts the others.
+fn waits_for_you(id: &JobId, asks: &[OpenAsk]) -> String {
+    let Some(ask) = asks.first() else { return String::new() };
+    let more = if asks.len() > 1 { format!(" and {} more", asks.len() - 1) } else { String::new() };
+    let approve = command(&["approve", &format!("{id}/{}", ask.call)]);
+    format!("waits for you: {} {}{more}; type: {approve}", ask.tool, argument(&ask.input))
 }

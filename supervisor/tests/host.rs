@@ -80,6 +80,8 @@ fn settings(folder: &std::path::Path) -> Settings {
             rates: Rates::default(),
         }],
         park: false,
+        asks: false,
+        policy_file: None,
         worker_program: PathBuf::from("/bin/sh"),
         notify: Notify::default(),
     }
@@ -99,6 +101,9 @@ fn spec(name: &str) -> JobSpec {
         priority: 5,
         needs_tools: false,
         limits: Limits::default(),
+        worktree: false,
+        hooks: Vec::new(),
+        tools: Vec::new(),
         policy: Policy::default(),
         batch: None,
     }

@@ -168,6 +168,7 @@ pub fn tool_context(home: &Home) -> tool::Context {
         mask: Default::default(),
         shells: Shells::none().into(),
         seen: Default::default(),
+        looks: Default::default(),
     }
 }
 

@@ -41,6 +41,9 @@ pub fn spec(limits: Limits) -> JobSpec {
         priority: 5,
         needs_tools: false,
         limits,
+        worktree: false,
+        hooks: Vec::new(),
+        tools: Vec::new(),
         policy: Policy::default(),
         batch: None,
     }

@@ -1,14 +1,16 @@
 //! What the query loop depends on, in one struct: the model, the clock, the tools, the policy. Tests script them.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
-use ukai_protocol::job::Mode;
+use ukai_protocol::job::{JobSpec, Mode};
 use ukai_protocol::lease::Grant;
 use ukai_protocol::message::Message;
+use ukai_protocol::policy::Rule;
+use ukai_protocol::run_state::RunState;
 use ukai_protocol::secret::fingerprint::Mask;
 use ukai_protocol::session::Welcome;
 
@@ -38,7 +40,9 @@ pub type CallModel = Box<dyn Fn(Attempt) -> BoxFuture<'static, Result<Answered, 
 pub struct Deps {
     pub call_model: CallModel,
     pub now: fn() -> Instant,
-    pub permission: Arc<Permission>,
+    judge: Judge,
+    /// How long a person is asked; None: nobody can be.
+    pub ask_timeout: Option<Duration>,
     pub outputs: PathBuf,
     pub mask: Arc<Mask>,
     pub shells: Arc<Shells>,
@@ -47,12 +51,46 @@ pub struct Deps {
     pub tools_tokens: u64,
 }
 
-impl Deps {
-    /// The real ones, for the job that this worker was welcomed with.
-    pub fn new(welcome: &Welcome, host: Host) -> Result<Self, SetupError> {
+/// The policy of the job, and what a person granted besides while it runs.
+struct Judge {
+    spec: JobSpec,
+    home: PathBuf,
+    outputs: PathBuf,
+    now: Mutex<(Vec<String>, Arc<Permission>)>,
+}
+
+impl Judge {
+    fn new(spec: &JobSpec, outputs: &Path, granted: Vec<String>) -> Self {
         let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+        let permission = bind(spec, &home, outputs, &granted);
+        Judge { spec: spec.clone(), home, outputs: outputs.to_owned(), now: Mutex::new((granted, permission)) }
+    }
+
+    fn permission(&self) -> Arc<Permission> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+    }
+
+    fn grant(&self, rule: &str) {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.0.iter().all(|known| known != rule) {
+            now.0.push(rule.to_owned());
+            now.1 = bind(&self.spec, &self.home, &self.outputs, &now.0);
+        }
+    }
+}
+
+fn bind(spec: &JobSpec, home: &Path, outputs: &Path, granted: &[String]) -> Arc<Permission> {
+    let mut policy = spec.policy.clone();
+    policy.allow.extend(granted.iter().map(|rule| Rule::new(rule, "/")));
+    Arc::new(Permission::new(&policy, &spec.workdir, home, outputs))
+}
+
+impl Deps {
+    /// The real ones, for the job that this worker was welcomed with, as its log left it.
+    pub fn new(welcome: &Welcome, state: &RunState, host: Host) -> Result<Self, SetupError> {
         let spec = &welcome.spec;
-        let permission = Arc::new(Permission::new(&spec.policy, &spec.workdir, &home, &welcome.outputs));
+        let judge = Judge::new(spec, &welcome.outputs, state.granted.clone());
+        let permission = judge.permission();
         let tools = match spec.mode {
             Mode::Once => Vec::new(),
             Mode::Loop => registry::definitions(|tool| permission.hides(tool)),
@@ -61,7 +99,7 @@ impl Deps {
         let about = About {
             job: welcome.job.clone(),
             spec: welcome.spec.clone(),
-            permission: permission.clone(),
+            permission,
             outputs: welcome.outputs.clone(),
             env: welcome.env.clone(),
             grace: Duration::from_millis(welcome.term_grace_ms),
@@ -70,23 +108,35 @@ impl Deps {
         Ok(Deps {
             call_model: over_http(Http::new()?, tools, mask.clone()),
             now: Instant::now,
-            permission,
+            judge,
+            ask_timeout: welcome.asks.then(|| Duration::from_millis(spec.policy.ask_timeout_ms)),
             outputs: welcome.outputs.clone(),
             mask,
             shells: Arc::new(Shells::new(host, about)),
-            seen: Arc::default(),
+            seen: Arc::new(Seen::recalled(&state.seen)),
             tools_tokens,
         })
     }
 
     #[must_use]
+    pub fn permission(&self) -> Arc<Permission> {
+        self.judge.permission()
+    }
+
+    /// A person allows this, and its like, for the rest of the job.
+    pub fn grant(&self, rule: &str) {
+        self.judge.grant(rule);
+    }
+
+    #[must_use]
     pub fn tool_context(&self, cancel: CancellationToken) -> tool::Context {
         tool::Context {
-            permission: self.permission.clone(),
+            permission: self.permission(),
             cancel,
             outputs: self.outputs.clone(),
             mask: self.mask.clone(),
             seen: self.seen.clone(),
+            looks: Arc::default(),
             shells: self.shells.clone(),
         }
     }

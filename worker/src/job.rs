@@ -73,13 +73,14 @@ async fn carry(identity: Identity, host: Host, shells: &mut Option<Arc<Shells>>)
     let attempt = identity.attempt;
     let (session, outbox, welcome, state) = session::begin(identity).await.map_err(End::Session)?;
     let fault = |error: &dyn std::fmt::Display| End::Fault(error.to_string());
-    let deps = Arc::new(Deps::new(&welcome, host).map_err(|error| fault(&error))?);
+    let deps = Arc::new(Deps::new(&welcome, &state, host).map_err(|error| fault(&error))?);
     *shells = Some(deps.shells.clone());
-    if !deps.permission.hides("Bash") {
+    let permission = deps.permission();
+    if !permission.hides("Bash") {
         deps.shells.check().map_err(End::Unconfined)?;
     }
     let mut prompt =
-        state.system.clone().unwrap_or_else(|| context::project::system_prompt(&welcome.spec, &deps.permission));
+        state.system.clone().unwrap_or_else(|| context::project::system_prompt(&welcome.spec, &permission));
     deps.mask.mask(&mut prompt);
     let parts = Parts {
         context: context::strategy(welcome.spec.context),

@@ -1,9 +1,8 @@
 //! `ukai-worker policy check`: what a policy would say of calls, for a person who wants to know before a job does.
 //!
 //! The judge is the one of jobs, bound to the same places: nothing here decides. What is added is what a job has no use
-//! for: all rules that are wrong and not only the first, and which ask rule it was that wants a person.
+//! for: all rules that are wrong and not only the first.
 
-mod asked;
 mod faults;
 #[cfg(test)]
 mod tests;
@@ -32,6 +31,6 @@ fn answer(request: &PolicyRequest, home: &Path) -> PolicyAnswer {
     let permission = bind(&request.policy);
     let broken = permission.broken().map(str::to_owned);
     let faults = if broken.is_some() { faults::of(&request.policy, bind) } else { Vec::new() };
-    let verdict = |call| verdict::on(call, &request.policy, &permission, bind);
+    let verdict = |call| verdict::on(call, &request.policy, &permission);
     PolicyAnswer { verdicts: request.calls.iter().map(verdict).collect(), broken, faults }
 }

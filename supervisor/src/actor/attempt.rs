@@ -12,6 +12,7 @@ use ukai_protocol::run_state::Progress;
 use ukai_protocol::server_event::ServerEvent;
 use ukai_protocol::{process, process_tree};
 
+use super::ask::Answering;
 use super::{Msg, State};
 use crate::fault;
 use crate::job::{Life, Step};
@@ -41,6 +42,11 @@ pub enum Write {
     Acked {
         number: u64,
     },
+    /// The verdict on what was put to a person, and who waits for it to be written.
+    Answered {
+        event: Box<Event>,
+        answering: Option<Box<Answering>>,
+    },
 }
 
 impl State {
@@ -60,6 +66,9 @@ impl State {
             let (jobs, router) = (&self.jobs, &self.router);
             let taken = self.queue.take(|id| {
                 let Some(job) = jobs.get(id) else { return true };
+                if !job.progress.asks.is_empty() {
+                    return false;
+                }
                 let wants = job.wants();
                 if held_up.borrow().iter().any(|(known, _)| *known == wants) {
                     return false;
@@ -142,13 +151,17 @@ impl State {
     }
 
     /// The fold of a job's log has moved.
-    pub(super) fn recorded(&mut self, appended: &Appended) {
+    pub(super) fn recorded(&mut self, appended: &Appended, now: Instant) {
         let Some(job) = self.jobs.get_mut(&appended.job) else { return };
         job.progress = appended.progress.clone();
         if appended.records.iter().any(|record| record.event.is_progress() && !record.event.is_supervisors()) {
             self.storm.progressed();
         }
+        let asked = |event: &Event| matches!(event, Event::AskOpened { .. } | Event::AskAnswered { .. });
         let limits = job.limits();
+        if appended.records.iter().any(|record| asked(&record.event) || record.event.name() == "Finished") {
+            self.sync_asks(&appended.job, false, now);
+        }
         for record in &appended.records {
             let account = appended.progress.provider.as_deref().map(|provider| self.account_of(provider));
             let Progress { name, used, .. } = &appended.progress;
@@ -233,6 +246,7 @@ impl State {
             (Write::Pause { paused, order }, result) => self.wrote_pause(id, paused, order, result, now),
             (Write::Resumed { number }, result) => self.wrote_resumed(id, number, result),
             (Write::Acked { number }, result) => self.wrote_ack(id, number, result),
+            (Write::Answered { event, answering }, result) => self.wrote_answer(id, *event, answering, result, now),
             (Write::Interrupted(_), Err(error)) => self.close(id, Outcome::Ended(fault::cause(&error))),
         }
     }

@@ -37,7 +37,10 @@ impl State {
             }
             LeaseWord::Withdraw { call } => self.router.withdraw(job, call, now),
             LeaseWord::Report(report) => self.router.report(job, &report, now, rand::random()),
-            LeaseWord::Returned => self.returned(job),
+            LeaseWord::Returned => {
+                self.tell_still_asked(job);
+                self.returned(job);
+            }
         }
     }
 

@@ -119,6 +119,8 @@ impl Context {
             orphan_grace: Duration::from_millis(supervision.orphan_grace_ms),
             providers: providers.into_iter().map(provider).collect(),
             park: config.park,
+            asks: false,
+            policy_file: crate::policy_file::users(),
             worker_program,
             notify: notify(config.desktop),
         })

@@ -23,7 +23,8 @@ use self::view::View;
 use super::client::{Client, unexpected};
 use super::context::Context;
 use super::failure::Failure;
-use super::{allow, offline};
+use super::offline;
+use crate::allow;
 use crate::resume;
 use crate::store::spec_file::{self, Loaded};
 

@@ -265,6 +265,9 @@ fn spec(job: JobFile, ground: &Ground, unnamed: impl FnOnce(&str) -> String) -> 
         priority: job.priority.unwrap_or(PRIORITY_DEFAULT),
         needs_tools: job.needs_tools.unwrap_or(mode == Mode::Loop),
         limits: ground.limits,
+        worktree: false,
+        hooks: Vec::new(),
+        tools: Vec::new(),
         policy: ground.traced.policy.clone(),
         batch: None,
     }

@@ -11,6 +11,8 @@ use ukai_protocol::control::{DeniedCall, Happened, JobResult, JobRow};
 use ukai_protocol::event::{Event, FileChange};
 use ukai_protocol::id::{BatchId, JobId};
 use ukai_protocol::job::{JobStatus, Outcome, Used};
+use ukai_protocol::json::Json;
+use ukai_protocol::run_state::OpenAsk;
 
 use super::follow::Batch;
 use super::tally::Tally;
@@ -44,7 +46,30 @@ struct Row<'a> {
     tokens: Tokens,
     restarts: u32,
     provider: Option<&'a str>,
-    asks: [(); 0],
+    asks: Vec<AskLine<'a>>,
+}
+
+/// What waits for a person.
+#[derive(Serialize)]
+struct AskLine<'a> {
+    ask_id: String,
+    tool: &'a str,
+    input: &'a Json,
+    rule: Option<&'a str>,
+    /// RFC 3339: no answer until then is a no.
+    deadline: String,
+}
+
+fn asks(row: &JobRow) -> Vec<AskLine<'_>> {
+    let line = |ask: &'_ OpenAsk| -> (String, String) {
+        let at = i64::try_from(ask.deadline_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+        (format!("{}/{}", row.id, ask.call), at.map(|at| at.to_string()).unwrap_or_default())
+    };
+    let asks = row.asks.iter().map(|ask| {
+        let (ask_id, deadline) = line(ask);
+        AskLine { ask_id, tool: &ask.tool, input: &ask.input, rule: ask.rule.as_deref(), deadline }
+    });
+    asks.collect()
 }
 
 #[derive(Serialize)]
@@ -132,7 +157,7 @@ pub fn row(row: &JobRow) -> String {
         tokens: tokens(&row.used),
         restarts: row.restarts,
         provider: row.provider.as_deref(),
-        asks: [],
+        asks: asks(row),
     })
 }
 
@@ -270,6 +295,7 @@ mod tests {
             },
             restarts: 1,
             provider: Some("lab".into()),
+            asks: Vec::new(),
             note: String::new(),
         }
     }

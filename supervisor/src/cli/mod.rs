@@ -9,10 +9,12 @@ use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 // The verbs.
 mod ack;
+mod approve;
 mod attach;
 mod cancel;
 mod completions;
 mod demo;
+mod deny;
 mod doctor;
 mod logs;
 mod ls;
@@ -32,7 +34,6 @@ mod submit;
 mod unpause;
 
 // What several of them need.
-mod allow;
 mod attention;
 mod client;
 mod context;
@@ -43,7 +44,7 @@ mod json;
 mod offline;
 mod one_shot;
 mod print;
-mod progress;
+pub(crate) mod progress;
 mod records;
 mod signals;
 mod sinks;
@@ -140,6 +141,10 @@ enum Verb {
     Logs(logs::Args),
     /// Watch jobs to their ends: what happened so far, then what happens
     Attach(attach::Args),
+    /// Let a call pass that waits for you
+    Approve(approve::Args),
+    /// Forbid a call that waits for you
+    Deny(deny::Args),
     /// End jobs, with everything that they started
     Cancel(which::Which),
     /// Let jobs finish the call under way and then wait, without a process
@@ -227,6 +232,8 @@ fn perform(Meant { global, first, verb }: Meant) -> Result<u8, Failure> {
             Verb::Ls(args) => ls::ls(&context, args).await,
             Verb::Show(args) => show::show(&context, &args).await,
             Verb::Logs(args) => logs::logs(&context, &args).await,
+            Verb::Approve(args) => approve::approve(&context, args).await,
+            Verb::Deny(args) => deny::deny(&context, args).await,
             Verb::Attach(args) => attach::attach(&context, &args).await,
             Verb::Cancel(which) => cancel::cancel(&context, which).await,
             Verb::Pause(which) => pause::pause(&context, which).await,

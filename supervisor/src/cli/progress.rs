@@ -3,12 +3,13 @@
 #![deny(clippy::disallowed_methods)]
 
 use serde_json::Value;
-use ukai_protocol::event::{Event, ToolStatus, WaitingFor};
+use ukai_protocol::event::{Event, HookSaid, ToolStatus, WaitingFor};
 use ukai_protocol::job::Outcome;
 use ukai_protocol::json::Json;
 use ukai_protocol::policy::Verdict;
 
 use super::print::brief;
+use super::words::source;
 
 const ARGUMENT_CHARS_MAX: usize = 60;
 const DETAIL_CHARS_MAX: usize = 200;
@@ -61,6 +62,28 @@ pub fn say(event: &Event) -> Say {
             Verdict::Allow => format!("  {tool} {}", argument(input)),
             Verdict::Deny => format!("  {tool} {} was denied: {}", argument(input), detail(&judgement.why)),
         },
+        Event::AskOpened { tool, input, why, .. } => {
+            format!("  {tool} {} waits for you: {}", argument(input), detail(why))
+        }
+        Event::AskAnswered { tool, judgement, .. } => match judgement.verdict {
+            Verdict::Allow => format!("  {tool} was allowed ({})", source(&judgement.source)),
+            Verdict::Deny => format!("  {tool} was denied: {}", detail(&judgement.why)),
+        },
+        Event::HookRan { hook, said: HookSaid::Passed | HookSaid::Allowed | HookSaid::Asked, detail: said, .. } => {
+            match said.is_empty() {
+                true => return Say::Nothing,
+                false => format!("  the hook {}: {}", brief(hook, ARGUMENT_CHARS_MAX), detail(said)),
+            }
+        }
+        Event::HookRan { hook, said, detail: why, .. } => {
+            let what = match said {
+                HookSaid::Stopped => "ends the job",
+                HookSaid::FailedOpen => "failed, and may",
+                HookSaid::FailedClosed => "failed, and blocks",
+                _ => "blocks",
+            };
+            format!("  the hook {} {what}: {}", brief(hook, ARGUMENT_CHARS_MAX), detail(why))
+        }
         Event::ToolFinished { tool, status: ToolStatus::Failed | ToolStatus::Invalid, output, .. } => {
             format!("  {tool} failed: {}", detail(output))
         }

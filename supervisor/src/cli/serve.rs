@@ -7,9 +7,11 @@ use super::failure::Failure;
 use super::print;
 use super::signals::Signals;
 use crate::host::{self, Host};
+use crate::settings::Settings;
 
 pub(crate) async fn serve(context: &Context) -> Result<u8, Failure> {
-    let settings = context.settings()?;
+    // Whoever watches it, by whatever means, may answer.
+    let settings = Settings { asks: true, ..context.settings()? };
     let (state, workers) = (settings.state_dir.display().to_string(), settings.max_workers);
     let mut signals = Signals::new()?;
     let mut host = host::host(settings).await.map_err(Failure::usage)?;

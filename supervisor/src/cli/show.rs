@@ -8,7 +8,8 @@ use super::client::Client;
 use super::context::Context;
 use super::failure::Failure;
 use super::records::records;
-use super::{Output, allow, demo, json, offline, print, progress, table, words};
+use super::{Output, demo, json, offline, print, progress, table, words};
+use crate::allow;
 use crate::resume;
 use crate::store::spec_file::{self, Loaded};
 

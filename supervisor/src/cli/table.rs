@@ -127,6 +127,7 @@ mod tests {
             used: Used { wall_ms: 12_345, ..Used::default() },
             restarts: 0,
             provider: None,
+            asks: Vec::new(),
             note: String::new(),
         };
         let whole = jobs(std::slice::from_ref(&row), None);

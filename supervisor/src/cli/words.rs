@@ -3,7 +3,12 @@
 #![deny(clippy::disallowed_methods)]
 
 use ukai_protocol::job::CauseKind;
-use ukai_protocol::policy::{RuleList, Source};
+use ukai_protocol::policy::{Consent, RuleList, Source};
+
+use super::print::brief;
+
+/// Of a hook's command line.
+const HOOK_CHARS_MAX: usize = 60;
 
 /// What ended a job. Its detail says the rest.
 #[must_use]
@@ -51,6 +56,13 @@ pub fn source(source: &Source) -> String {
         Source::Default => "by ukai itself".to_owned(),
         Source::NoOneToAsk => "nobody to ask".to_owned(),
         Source::Classifier => "a command that only reads".to_owned(),
+        Source::Hook { hook } => format!("the hook {}", brief(hook, HOOK_CHARS_MAX)),
+        Source::Coordinator => "the supervisor".to_owned(),
+        Source::User(Consent::Once) => "a person, this once".to_owned(),
+        Source::User(Consent::Always) => "a person, from now on".to_owned(),
+        Source::UserReject { .. } => "a person said no".to_owned(),
+        Source::UserAbort => "a person ended the job".to_owned(),
+        Source::Timeout => "nobody answered in time".to_owned(),
         Source::PolicyError => "the tool policy does not load".to_owned(),
     }
 }

@@ -20,6 +20,7 @@ use ukai_protocol::event::ProcessMark;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind, JobSpec};
 use ukai_protocol::lease::Answer;
+use ukai_protocol::policy::Judgement;
 use ukai_protocol::run_state::RunState;
 use ukai_protocol::session::{Hello, ToSupervisor, ToWorker};
 
@@ -128,6 +129,18 @@ pub enum Msg {
     /// A person's word is on disk: let the call under way end, or go on.
     Pause,
     Unpause,
+    /// These, of what it put to a person, are not answered.
+    StillAsked {
+        calls: Vec<String>,
+    },
+    /// Go, if nothing but a person's answer is waited for.
+    Park,
+    Answered {
+        call: String,
+        tool: String,
+        judgement: Judgement,
+        granted: Option<String>,
+    },
     Stop(Stop),
     /// The grace of a stop is over.
     Kill,
@@ -242,6 +255,11 @@ impl Actor for JobActor {
             Msg::Answer { call, answer } => state.send(ToWorker::Answer { call, answer }),
             Msg::Pause => state.pause(),
             Msg::Unpause => state.unpause(),
+            Msg::StillAsked { calls } => state.send(ToWorker::StillAsked { calls }),
+            Msg::Park => state.send(ToWorker::Park),
+            Msg::Answered { call, tool, judgement, granted } => {
+                state.send(ToWorker::Answered { call, tool, judgement, granted });
+            }
             Msg::Stop(why) => state.stop(why),
             Msg::Kill => state.kill(Duration::ZERO),
             Msg::CancelOver if state.commands_end => {}

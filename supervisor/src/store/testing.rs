@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use ukai_protocol::disk;
 use ukai_protocol::disk::fault::{self, Effect, Fault, Injected, Operation};
-use ukai_protocol::event::{Event, ProcessMark, ToolStatus, WaitingFor, Why};
+use ukai_protocol::event::{Event, HookSaid, ProcessMark, ToolStatus, WaitingFor, Why};
+use ukai_protocol::hook::HookPoint;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{Cause, CauseKind, ContextStrategy, JobSpec, Limit, Limits, Mode, Outcome};
 use ukai_protocol::json::Json;
 use ukai_protocol::lease::AnswerClass;
 use ukai_protocol::message::{Args, Call, Opaque, Stop, Usage};
-use ukai_protocol::policy::{Judgement, Policy, Rule, RuleList, Source};
+use ukai_protocol::policy::{Consent, Judgement, Policy, Rule, RuleList, Source};
 use ukai_protocol::run_state::RunState;
 
 use super::event_log::{self, Record};
@@ -42,6 +43,9 @@ pub fn spec() -> JobSpec {
         priority: 5,
         needs_tools: true,
         limits: Limits { max_cost_usd: Some(0.1 + 0.2), ..Limits::default() },
+        worktree: false,
+        hooks: Vec::new(),
+        tools: Vec::new(),
         policy: Policy { deny: vec![Rule::new("Read(.env*)", "/work")], ..Policy::default() },
         batch: None,
     }
@@ -112,6 +116,7 @@ pub fn tool_finished(call: &str, output: &str) -> Event {
         run_time_ms: 130,
         wall_ms: 140,
         files_changed: Vec::new(),
+        seen: Vec::new(),
     }
 }
 
@@ -161,6 +166,29 @@ pub fn every_event() -> Vec<Event> {
         finished(),
         Event::Acked {},
         Event::Resumed { limits: Limits { steps: 50, ..Limits::default() } },
+        Event::AskOpened {
+            call: "c-1".to_owned(),
+            tool: "Bash".to_owned(),
+            input: Json::default(),
+            read_only: false,
+            rule: Some("Bash(npm:*)".to_owned()),
+            why: "the rule wants a person asked".to_owned(),
+            deadline_ms: 1_796_040_000_000,
+        },
+        Event::AskAnswered {
+            call: "c-1".to_owned(),
+            tool: "Bash".to_owned(),
+            judgement: Judgement::allow(Source::User(Consent::Always)),
+            granted: Some("Bash(npm test)".to_owned()),
+        },
+        Event::HookRan {
+            on: HookPoint::PreToolUse,
+            hook: "./guard.sh".to_owned(),
+            call: Some("c-1".to_owned()),
+            said: HookSaid::Blocked,
+            detail: "not here".to_owned(),
+            duration_ms: 12,
+        },
     ];
     for (place, event) in all.iter().enumerate() {
         let expected = match event {
@@ -183,6 +211,9 @@ pub fn every_event() -> Vec<Event> {
             Event::Finished { .. } => 16,
             Event::Acked {} => 17,
             Event::Resumed { .. } => 18,
+            Event::AskOpened { .. } => 19,
+            Event::AskAnswered { .. } => 20,
+            Event::HookRan { .. } => 21,
         };
         assert_eq!(place, expected, "{}", event.name());
     }

@@ -9,7 +9,7 @@
 mod call;
 mod words;
 
-use ukai_protocol::policy::{Judgement, RuleList, Source};
+use ukai_protocol::policy::{RuleList, Source};
 
 use call::{Call, Command, File};
 use words::{is_device, named, suspects_in, words_of};
@@ -19,29 +19,28 @@ use super::operand::Kind;
 use super::path::Resolved;
 use super::places::Places;
 use super::rule::Rule;
-use super::{Listed, Lists, NO_ONE, OF_GIT, Permission, Subject, classifier, is_of_git, shell};
+use super::{Listed, Lists, OF_GIT, Opinion, Permission, Subject, classifier, is_of_git, shell};
 
 impl Permission {
-    pub(super) fn judge_command(&self, lists: &Lists, call: &Call) -> Judgement {
+    pub(super) fn judge_command(&self, lists: &Lists, call: &Call) -> Opinion {
         let mut unsure = None;
         for listed in &lists.deny {
             match self.speaks(listed, call, RuleList::Deny) {
                 (Hit::Yes, shown) => {
                     let why = format!("the rule `{}` forbids it: {shown}. Go on without it.", listed.text);
-                    return Judgement::deny(listed.source(RuleList::Deny), why);
+                    return Opinion::deny(listed.source(RuleList::Deny), why);
                 }
                 (Hit::Maybe, _) => unsure = unsure.or(Some(listed)),
                 (Hit::No, _) => {}
             }
         }
         if let Some(why) = self.outside(call) {
-            return Judgement::deny(Source::Default, why);
+            return Opinion::deny(Source::Default, why);
         }
         for listed in &lists.ask {
             match self.speaks(listed, call, RuleList::Ask) {
                 (Hit::Yes, shown) => {
-                    let why = format!("the rule `{}` wants a person asked about {shown}, {NO_ONE}", listed.text);
-                    return Judgement::deny(Source::NoOneToAsk, why);
+                    return Opinion::ask_by(listed, &shown);
                 }
                 (Hit::Maybe, _) => unsure = unsure.or(Some(listed)),
                 (Hit::No, _) => {}
@@ -53,23 +52,23 @@ impl Permission {
             _ => false,
         };
         if let Some(listed) = lists.allow.iter().find(every) {
-            return Judgement::allow(listed.source(RuleList::Allow));
+            return Opinion::allow(listed.source(RuleList::Allow));
         }
         if let Some(why) = call.reading.opaque {
-            let why = format!("this command line cannot be read for certain ({why}), {NO_ONE} {PLAINER}");
-            return Judgement::deny(Source::NoOneToAsk, why);
+            return Opinion::ask_plainer(format!("this command line cannot be read for certain ({why})"));
         }
         if let Some(listed) = unsure {
-            let why =
-                format!("whether the rule `{}` matches is known only when it runs, {NO_ONE} {PLAINER}", listed.text);
-            return Judgement::deny(Source::NoOneToAsk, why);
+            return Opinion::ask_plainer(format!(
+                "whether the rule `{}` matches is known only when it runs",
+                listed.text
+            ));
         }
         self.allowed(lists, call)
     }
 
     /// Whether rules cover all of it, or all of it only reads. One for some of its commands and the other for the rest is
     /// neither (spec §8: an allow needs every simple command, and so does the classifier).
-    fn allowed(&self, lists: &Lists, call: &Call) -> Judgement {
+    fn allowed(&self, lists: &Lists, call: &Call) -> Opinion {
         let mut by_rule = None;
         let mut any = false;
         let (mut no_rule, mut not_only_read) = (None, None);
@@ -77,9 +76,8 @@ impl Permission {
             let simple = &command.simple;
             any |= !simple.words.is_empty() || !command.files.is_empty();
             if command.unsure {
-                let why =
-                    format!("which files {} touches is known only when it runs, {NO_ONE} {PLAINER}", named(simple));
-                return Judgement::deny(Source::NoOneToAsk, why);
+                let why = format!("which files {} touches is known only when it runs", named(simple));
+                return Opinion::ask_plainer(why);
             }
             for file in command.files.iter().filter(|file| file.redirect && file.kind == Kind::Write) {
                 if file.paths.iter().all(|path| is_device(&path.real)) {
@@ -91,8 +89,7 @@ impl Permission {
                         not_only_read = not_only_read.or(Some(simple));
                     }
                     None => {
-                        let why = format!("no rule allows writing {}, {NO_ONE}", file.shown);
-                        return Judgement::deny(Source::NoOneToAsk, why);
+                        return Opinion::ask(format!("no rule allows writing {}", file.shown));
                     }
                 }
             }
@@ -111,13 +108,12 @@ impl Permission {
             }
         }
         match (by_rule, no_rule, not_only_read) {
-            (Some(listed), None, _) => Judgement::allow(listed.source(RuleList::Allow)),
-            (_, _, None) if any => Judgement::allow(Source::Classifier),
+            (Some(listed), None, _) => Opinion::allow(listed.source(RuleList::Allow)),
+            (_, _, None) if any => Opinion::allow(Source::Classifier),
             (_, Some(simple), _) | (_, _, Some(simple)) => {
-                let why = format!("no rule allows {} for `Bash`, {NO_ONE}", named(simple));
-                Judgement::deny(Source::NoOneToAsk, why)
+                Opinion::ask(format!("no rule allows {} for `Bash`", named(simple)))
             }
-            _ => Judgement::deny(Source::NoOneToAsk, format!("there is no command in it, {NO_ONE}")),
+            _ => Opinion::ask("there is no command in it".to_owned()),
         }
     }
 
@@ -241,8 +237,6 @@ impl Permission {
         None
     }
 }
-
-const PLAINER: &str = "A plainer command line, one command at a time and without variables, may be allowed.";
 
 /// Whether an example is one that the rule matches.
 pub(super) fn example(rule: &CommandRule, list: RuleList, text: &str, places: &Places) -> bool {

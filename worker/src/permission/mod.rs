@@ -1,7 +1,7 @@
 //! One decision per call: deny, then the roots, then ask, then allow, by the first list that matches (spec §8).
 //!
-//! Fail-closed throughout. A policy that does not load denies everything; what no list names would be asked, and as
-//! nobody can be asked yet, it is denied with words that tell the model how to go on. The judge answers twice: for a
+//! Fail-closed throughout. A policy that does not load denies everything; what no list names is asked, and where nobody
+//! can be asked it is denied with words that tell the model how to go on. The judge answers twice: for a
 //! call as the model named it, and for every file that a tool comes upon (`read_allowed`), so that a walk through a
 //! folder sees no more than reading file by file would.
 
@@ -13,6 +13,7 @@ mod closed;
 pub mod command;
 mod disk;
 mod operand;
+mod opinion;
 mod options;
 pub mod path;
 pub mod places;
@@ -24,6 +25,8 @@ use std::path::Path;
 use serde_json::Value;
 use ukai_protocol::json::Json;
 use ukai_protocol::policy::{self, Judgement, Policy, RuleList, Source};
+
+pub use opinion::{Opinion, Question};
 
 use crate::tool::registry;
 use path::{Resolved, resolve};
@@ -107,15 +110,21 @@ impl Permission {
             || self.rules.as_ref().is_ok_and(|lists| lists.deny.iter().any(bare))
     }
 
-    /// The verdict on one call, before it runs.
+    /// The verdict on one call, before it runs, where nobody can be asked.
     #[must_use]
     pub fn judge(&self, tool: &str, input: &Json) -> Judgement {
+        self.opinion(tool, input).unasked()
+    }
+
+    /// What the rules say of one call, before it runs.
+    #[must_use]
+    pub fn opinion(&self, tool: &str, input: &Json) -> Opinion {
         let lists = match &self.rules {
             Ok(lists) => lists,
-            Err(place) => return policy_error(place),
+            Err(place) => return Opinion::Final(policy_error(place)),
         };
         if self.disabled.iter().any(|name| name == tool) {
-            return Judgement::deny(Source::Default, format!("`{tool}` is switched off here. Go on without it."));
+            return Opinion::deny(Source::Default, format!("`{tool}` is switched off here. Go on without it."));
         }
         let named = match path_of(tool, input) {
             None => None,
@@ -125,7 +134,7 @@ impl Permission {
                     let why = format!(
                         "{named} cannot be followed to a place that may be judged: {error}. Name another path."
                     );
-                    return Judgement::deny(Source::Default, why);
+                    return Opinion::deny(Source::Default, why);
                 }
             },
         };
@@ -142,7 +151,7 @@ impl Permission {
         let resolved = Resolved { lexical: lexical.to_owned(), real: real.to_owned(), is_dir: false };
         let Ok(lists) = &self.rules else { return false };
         let subject = Subject { tool, path: Some(&resolved) };
-        self.verdict(lists, &subject).verdict == policy::Verdict::Allow
+        self.verdict(lists, &subject).is_allow()
     }
 
     /// Whether `tool` may write this file, of which both the name and the place are known.
@@ -161,20 +170,20 @@ impl Permission {
     }
 
     /// The verdict on a command line, as long as there is a tool that runs it.
-    fn command_verdict(&self, lists: &Lists, text: &str) -> Judgement {
-        let judgement = self.judge_text(lists, text);
-        if judgement.verdict == policy::Verdict::Allow && !registry::is_built("Bash") {
+    fn command_verdict(&self, lists: &Lists, text: &str) -> Opinion {
+        let opinion = self.judge_text(lists, text);
+        if opinion.is_allow() && !registry::is_built("Bash") {
             let why = format!("it would be allowed, but this version of ukai cannot carry out `Bash`. {INSTEAD}");
-            return Judgement::deny(Source::Default, why);
+            return Opinion::deny(Source::Default, why);
         }
-        judgement
+        opinion
     }
 
-    fn judge_text(&self, lists: &Lists, text: &str) -> Judgement {
+    fn judge_text(&self, lists: &Lists, text: &str) -> Opinion {
         if text.contains('\0') || text.len() > COMMAND_BYTES_MAX {
             let why = "the command line holds a NUL character, or is longer than a shell can be given. Put what is long \
                        into a file, and name the file.";
-            return Judgement::deny(Source::Default, why);
+            return Opinion::deny(Source::Default, why);
         }
         self.judge_command(lists, &self.read_command(text))
     }
@@ -183,12 +192,12 @@ impl Permission {
     #[cfg(test)]
     fn judge_bash(&self, text: &str) -> Judgement {
         match &self.rules {
-            Ok(lists) => self.judge_text(lists, text),
+            Ok(lists) => self.judge_text(lists, text).unasked(),
             Err(place) => policy_error(place),
         }
     }
 
-    fn verdict(&self, lists: &Lists, subject: &Subject<'_>) -> Judgement {
+    fn verdict(&self, lists: &Lists, subject: &Subject<'_>) -> Opinion {
         let tool = subject.tool;
         let first = |list: RuleList| {
             let rules = match list {
@@ -201,10 +210,10 @@ impl Permission {
         let shown = subject.path.map_or_else(|| format!("`{tool}`"), |path| path.lexical.display().to_string());
         if let Some(listed) = first(RuleList::Deny) {
             let why = format!("the rule `{}` forbids it: {shown}. Go on without it.", listed.text);
-            return Judgement::deny(listed.source(RuleList::Deny), why);
+            return Opinion::deny(listed.source(RuleList::Deny), why);
         }
         if let Some(path) = subject.path.filter(|path| is_write(tool) && is_of_git(path)) {
-            return Judgement::deny(Source::Default, format!("{} {OF_GIT}", path.lexical.display()));
+            return Opinion::deny(Source::Default, format!("{} {OF_GIT}", path.lexical.display()));
         }
         if let Some(path) = subject.path
             && registry::is_built(tool)
@@ -215,28 +224,27 @@ impl Permission {
                 "{shown} leads outside of what this job may {what}. It may {what} below {}.",
                 self.places.shown(tool).join(", ")
             );
-            return Judgement::deny(Source::Default, why);
+            return Opinion::deny(Source::Default, why);
         }
         if let Some(listed) = first(RuleList::Ask) {
-            let why = format!("the rule `{}` wants a person asked about {shown}, {NO_ONE}", listed.text);
-            return Judgement::deny(Source::NoOneToAsk, why);
+            return Opinion::ask_by(listed, &shown);
         }
         match first(RuleList::Allow) {
             Some(listed) if registry::is_built(tool) || !registry::is_known(tool) => {
-                Judgement::allow(listed.source(RuleList::Allow))
+                Opinion::allow(listed.source(RuleList::Allow))
             }
             Some(_) => {
                 let why = format!("a rule allows `{tool}`, but this version of ukai cannot carry it out. {INSTEAD}");
-                Judgement::deny(Source::Default, why)
+                Opinion::deny(Source::Default, why)
             }
             // What a tool spilled belongs to the job, and its result promises that it can be read.
             None if registry::is_built(tool)
                 && !is_write(tool)
                 && subject.path.is_some_and(|path| self.places.is_output(&path.real)) =>
             {
-                Judgement::allow(Source::Default)
+                Opinion::allow(Source::Default)
             }
-            None => Judgement::deny(Source::NoOneToAsk, format!("no rule allows {shown} for `{tool}`, {NO_ONE}")),
+            None => Opinion::ask(format!("no rule allows {shown} for `{tool}`")),
         }
     }
 
@@ -269,8 +277,6 @@ impl Permission {
 /// What the kernel takes as one argument.
 const COMMAND_BYTES_MAX: usize = 128 * 1024;
 
-const NO_ONE: &str =
-    "and there is no one to ask. Go on with what is allowed, or say in your answer what you would have done.";
 const INSTEAD: &str = "Go on with the tools that you were offered.";
 
 /// Whether it lies in a `.git`, or is one: what is written there runs when its owner next looks (spec §2).

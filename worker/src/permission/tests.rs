@@ -106,7 +106,7 @@ fn word(judgement: &Judgement) -> String {
         (Verdict::Deny, Source::Default) => "default".to_owned(),
         (Verdict::Deny, Source::NoOneToAsk) => "no_one".to_owned(),
         (Verdict::Deny, Source::PolicyError) => "broken".to_owned(),
-        (Verdict::Deny, Source::Classifier) => "a classifier that denies".to_owned(),
+        (Verdict::Deny, other) => format!("no judge of rules says {other:?}"),
     }
 }
 

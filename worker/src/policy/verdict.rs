@@ -2,45 +2,39 @@
 
 use ukai_protocol::json::Json;
 use ukai_protocol::one_shot::{Answer, Call, Decision, Verdict};
-use ukai_protocol::policy::{self, Judgement, Policy, RuleList, Source, split_rule};
+use ukai_protocol::policy::{self, Judgement, Policy, Source, split_rule};
 
-use super::asked;
-use crate::permission::Permission;
+use crate::permission::{Opinion, Permission};
 use crate::tool::registry;
 
-/// A judgement is worded for a model that nobody can be asked for. A person who reads it can be, and knows the rest.
-const FOR_THE_MODEL: &str = ", and there is no one to ask";
-
-pub(super) fn on(
-    call: &Call,
-    policy: &Policy,
-    permission: &Permission,
-    bind: impl Fn(&Policy) -> Permission,
-) -> Answer {
+pub(super) fn on(call: &Call, policy: &Policy, permission: &Permission) -> Answer {
     let Call { tool, input } = call;
     if let Err(why) = is_call(tool, input, policy) {
         return Answer::NoCall { why };
     }
-    let Judgement { verdict, source, why } = permission.judge(tool, input);
-    let by = match (verdict, &source) {
-        (policy::Verdict::Allow, _) => Decision::Allow,
-        (policy::Verdict::Deny, Source::NoOneToAsk) => Decision::Ask,
-        (policy::Verdict::Deny, _) => Decision::Deny,
+    let verdict = match permission.opinion(tool, input) {
+        Opinion::Ask(question) => {
+            let (rule, why) = (question.in_list(), question.why);
+            let source = if rule.is_some() { "rule" } else { "default" };
+            Verdict { decision: Decision::Ask, source: source.to_owned(), rule, why }
+        }
+        Opinion::Final(Judgement { verdict, source, why }) => {
+            let decision = match verdict {
+                policy::Verdict::Allow => Decision::Allow,
+                policy::Verdict::Deny => Decision::Deny,
+            };
+            let (source, rule) = match source {
+                Source::Rule { list, rule } => ("rule".to_owned(), Some(format!("{} {rule}", list.as_str()))),
+                other => (word(&other), None),
+            };
+            let why = match (decision, &rule) {
+                (Decision::Allow, Some(rule)) if why.is_empty() => format!("by the rule `{rule}`"),
+                _ => why,
+            };
+            Verdict { decision, source, rule, why }
+        }
     };
-    let (source, rule) = match source {
-        Source::Rule { list, rule } => ("rule".to_owned(), Some(in_list(list, &rule))),
-        Source::NoOneToAsk => match asked::rule(policy, tool, input, bind) {
-            Some(rule) => ("rule".to_owned(), Some(in_list(RuleList::Ask, rule))),
-            None => ("default".to_owned(), None),
-        },
-        other => (word(&other), None),
-    };
-    let why = match (by, &rule) {
-        (Decision::Allow, Some(rule)) if why.is_empty() => format!("by the rule `{rule}`"),
-        (Decision::Ask, _) => why.split(FOR_THE_MODEL).next().unwrap_or_default().to_owned(),
-        _ => why,
-    };
-    Answer::Judged(Verdict { decision: by, source, rule, why })
+    Answer::Judged(verdict)
 }
 
 /// Whether a model's call like this would come as far as being judged.
@@ -54,10 +48,6 @@ fn is_call(tool: &str, input: &Json, policy: &Policy) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("there is no tool named `{tool}`; the nearest are {}", registry::nearest(tool).join(", ")))
-}
-
-fn in_list(list: RuleList, rule: &str) -> String {
-    format!("{} {rule}", list.as_str())
 }
 
 /// As it stands in the log.

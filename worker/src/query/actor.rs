@@ -3,6 +3,7 @@
 //! No handler waits: a model call, a verdict, a tool are tasks whose result comes back as a message. Cancellation is a
 //! tree of tokens, job → turn → batch → tool: cancelling one cancels all below it, nothing above or beside it.
 
+use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -19,14 +20,14 @@ use ukai_protocol::session::{ToSupervisor, ToWorker};
 use ukai_protocol::threads::Panicked;
 
 use super::machine::{Effect, Machine, Ruling};
+use super::ruling;
 use crate::deps::{Attempt, Deps};
 use crate::provider::classify::Failure;
 use crate::provider::{self, Answered, Progress, Raw};
 use crate::session::Outbox;
 use crate::threads::THREADS;
+use crate::tool::ToolOutput;
 use crate::tool::actor::{Job, ToolActor};
-use crate::tool::shells::Shells;
-use crate::tool::{self, ToolOutput, registry};
 
 pub struct QueryLoop;
 
@@ -127,6 +128,19 @@ impl Actor for QueryLoop {
                 state.machine.handle_cancel();
             }
             Message::Told(ToWorker::Reject { why }) => return Err(format!("turned away: {why}").into()),
+            Message::Told(ToWorker::Answered { call, tool, judgement, granted }) => {
+                if let Some(rule) = &granted {
+                    state.deps.grant(rule);
+                }
+                state.machine.handle_answered(&Event::AskAnswered { call, tool, judgement, granted }, now);
+            }
+            Message::Told(ToWorker::StillAsked { calls }) => state.machine.handle_still_asked(&calls),
+            Message::Told(ToWorker::Park) => {
+                // Commands in the background would end with this process: it waits with them.
+                if !state.deps.shells.any_lives() {
+                    state.machine.handle_park();
+                }
+            }
             Message::Told(ToWorker::Pause) => state.machine.handle_pause(),
             Message::Told(ToWorker::Unpause) => state.machine.handle_unpause(),
             Message::Told(ToWorker::Welcome(_) | ToWorker::State { .. }) => {
@@ -216,7 +230,7 @@ impl State {
         self.cancel.next_batch();
         let (deps, myself) = (self.deps.clone(), myself.clone());
         let Args::Whole(input) = call.args else { return };
-        let judge = move || rule(&deps, &call.tool, input);
+        let judge = move || ruling::on(&deps, &call.tool, input);
         THREADS.run(judge, move |judged| {
             let ruling = judged.unwrap_or_else(|broke| Ruling::Invalid {
                 why: format!("not run: the call could not be judged ({broke}); ask for it in another way"),
@@ -270,16 +284,20 @@ impl State {
 
     fn end_commands(&self, n: u64, events: Vec<Event>, myself: &ActorRef<Message>) {
         let (shells, myself) = (self.deps.shells.clone(), myself.clone());
-        end_all(shells, move || {
+        let end = move || shells.end_all().and_then(|()| shells.remove_temp());
+        off_thread(end, move || {
             let _ = myself.cast(Message::CommandsEnded { n, events });
         });
     }
 
     fn leave_after_commands(&self, myself: &ActorRef<Message>) {
         let (shells, myself) = (self.deps.shells.clone(), myself.clone());
-        end_all(shells, move || {
-            let _ = myself.cast(Message::Leave);
-        });
+        off_thread(
+            move || shells.end_all(),
+            move || {
+                let _ = myself.cast(Message::Leave);
+            },
+        );
     }
 
     fn schedule_wake(&mut self, myself: &ActorRef<Message>) {
@@ -296,22 +314,19 @@ impl State {
     }
 }
 
-/// Ends all commands off this thread; `then` passes on that they have.
-fn end_all(shells: Arc<Shells>, then: impl FnOnce() + Send + 'static) {
-    THREADS.run(
-        move || shells.end_all(),
-        move |ended| {
-            match ended {
-                Ok(Ok(())) => {}
-                // The host ends with this process, and everything with it.
-                Ok(Err(error)) => {
-                    tracing::error!(%error, "not all that the job's commands left could be ended or removed")
-                }
-                Err(broke) => tracing::error!(%broke, "not all that the job's commands left could be ended or removed"),
+/// Ends commands off this thread; `then` passes on that they have.
+fn off_thread(end: impl FnOnce() -> io::Result<()> + Send + 'static, then: impl FnOnce() + Send + 'static) {
+    THREADS.run(end, move |ended| {
+        match ended {
+            Ok(Ok(())) => {}
+            // The host ends with this process, and everything with it.
+            Ok(Err(error)) => {
+                tracing::error!(%error, "not all that the job's commands left could be ended or removed")
             }
-            then();
-        },
-    );
+            Err(broke) => tracing::error!(%broke, "not all that the job's commands left could be ended or removed"),
+        }
+        then();
+    });
 }
 
 /// Passes on what is seen of a reply while it arrives: text, signs of life, and at once a "not before" in its head.
@@ -360,16 +375,6 @@ impl Drop for Streamed {
         let rest = self.pieces.finish(&self.mask);
         self.tell(&rest);
     }
-}
-
-/// The verdict on one call; where there is nothing to permit, what the model should know instead.
-fn rule(deps: &Deps, tool: &str, input: Json) -> Ruling {
-    if !registry::is_known(tool) {
-        return Ruling::Invalid { why: tool::unknown(tool).output };
-    }
-    let judgement = deps.permission.judge(tool, &input);
-    let read_only = registry::flags(tool, &input).is_some_and(|flags| flags.read_only);
-    Ruling::Judged { input, read_only, judgement }
 }
 
 #[cfg(test)]

@@ -83,6 +83,8 @@ pub enum Effect {
 pub enum Ruling {
     /// `input` is what was judged, and what will run.
     Judged { input: Json, read_only: bool, judgement: Judgement },
+    /// A person is to decide; a no if none does until then (milliseconds since 1970).
+    Ask { input: Json, read_only: bool, rule: Option<String>, why: String, deadline_ms: u64 },
     /// There is nothing to permit: no such tool, or not with such arguments.
     Invalid { why: String },
 }
@@ -105,6 +107,8 @@ enum Phase {
         open: Vec<String>,
         since: Instant,
     },
+    /// What it asked a person, or what else may decide, has no answer. It waits without a process, if it can.
+    Waiting,
     /// The intent to start these is on its way to the disk.
     Starting {
         calls: Vec<String>,
@@ -214,11 +218,46 @@ impl Machine {
             Ruling::Judged { input, read_only, judgement } => {
                 self.record(Event::Judged { call: call.to_owned(), tool, input, read_only, judgement });
             }
+            Ruling::Ask { input, read_only, rule, why, deadline_ms } => {
+                let call = call.to_owned();
+                self.record(Event::AskOpened { call, tool, input, read_only, rule, why, deadline_ms });
+            }
             Ruling::Invalid { why } => self.answer(call, tool, ToolStatus::Invalid, why, now),
         }
         if all_judged {
             self.phase = Phase::Deciding;
             self.advance(now);
+        }
+    }
+
+    /// What was put to a person has its verdict. It is on disk already, by the hand of the supervisor.
+    pub fn handle_answered(&mut self, answered: &Event, now: Instant) {
+        if matches!(self.phase, Phase::Ending { .. } | Phase::Ended) {
+            return;
+        }
+        if let Err(illegal) = self.state.apply(answered) {
+            // A repetition after a lost connection; the first one holds.
+            tracing::debug!(%illegal, "an answer that is not waited for");
+            return;
+        }
+        if self.phase == Phase::Waiting && !self.state.waits_for_a_person() {
+            self.clocks.resume(now);
+            self.phase = Phase::Deciding;
+            self.advance(now);
+        }
+    }
+
+    /// After a lost connection. What it waits for beside these was answered meanwhile, and a later attempt knows how.
+    pub fn handle_still_asked(&mut self, calls: &[String]) {
+        if self.phase == Phase::Waiting && self.state.put_to_a_person().any(|call| calls.iter().all(|id| id != call)) {
+            self.leave();
+        }
+    }
+
+    /// Leave, if nothing but a person's answer is waited for.
+    pub fn handle_park(&mut self) {
+        if self.phase == Phase::Waiting {
+            self.leave();
         }
     }
 
@@ -308,7 +347,7 @@ impl Machine {
     pub fn handle_pause(&mut self) {
         self.pausing = true;
         match self.phase {
-            Phase::Settling { .. } | Phase::Asking { .. } | Phase::Judging { .. } => self.leave(),
+            Phase::Settling { .. } | Phase::Asking { .. } | Phase::Judging { .. } | Phase::Waiting => self.leave(),
             Phase::Deciding
             | Phase::Calling { .. }
             | Phase::Starting { .. }

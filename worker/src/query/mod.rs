@@ -3,3 +3,4 @@
 pub mod actor;
 pub mod limits;
 pub mod machine;
+mod ruling;

@@ -76,7 +76,7 @@ impl<'a> Draft<'a> {
             Ok(mark) => {
                 let whole = bytes.len() as u64 <= look::WHOLE_BYTES_MAX;
                 let look = Look { mark, hash: whole.then(|| blake3::hash(bytes)) };
-                self.context.seen.note(&self.place.real, look);
+                self.context.saw(&self.place.real, look);
                 Ok(change)
             }
             Err(error @ PutError::Unsynced(_)) => {

@@ -66,5 +66,5 @@ fn put(draft: &Draft<'_>, input: &Json, whole: &str, shown: &str, done: &str) ->
     let change = draft.put(whole.as_bytes())?;
     let named = quote_path(text(input, "file_path").unwrap_or_default().as_bytes());
     let output = format!("{done} {named}.\n{shown}");
-    Ok(ToolOutput { status: ToolStatus::Ok, output, files_changed: vec![change] })
+    Ok(ToolOutput { files_changed: vec![change], ..ToolOutput::new(ToolStatus::Ok, output) })
 }

@@ -37,18 +37,18 @@ pub mod target;
 pub mod walk;
 pub mod wildmatch;
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
-use ukai_protocol::event::{FileChange, ToolStatus};
+use ukai_protocol::event::{FileChange, SeenFile, ToolStatus};
 use ukai_protocol::json::Json;
 use ukai_protocol::secret::fingerprint::Mask;
 
 use crate::permission::Permission;
 
 pub use registry::Flags;
-use seen::Seen;
+use seen::{Look, Seen};
 use shells::Shells;
 
 /// What every tool gets.
@@ -63,6 +63,8 @@ pub struct Context {
     pub shells: Arc<Shells>,
     /// What the job knows of the files that it may overwrite.
     pub seen: Arc<Seen>,
+    /// What this call came to know of them, for the record.
+    pub looks: Arc<Mutex<Vec<SeenFile>>>,
 }
 
 /// What became of a call, and what the model is told.
@@ -71,6 +73,7 @@ pub struct ToolOutput {
     pub status: ToolStatus,
     pub output: String,
     pub files_changed: Vec<FileChange>,
+    pub seen: Vec<SeenFile>,
 }
 
 /// Why a tool stopped before its end. Every text is for the model.
@@ -111,9 +114,10 @@ pub fn run(tool: &str, input: &Json, context: &Context) -> ToolOutput {
         Stopped::Denied(why) => ToolOutput::new(ToolStatus::Denied, why),
         Stopped::Failed(why) => ToolOutput::new(ToolStatus::Failed, why),
         Stopped::HalfDone { why, files_changed } => {
-            ToolOutput { status: ToolStatus::Failed, output: why, files_changed }
+            ToolOutput { files_changed, ..ToolOutput::new(ToolStatus::Failed, why) }
         }
     });
+    done.seen = context.take_looks();
     context.mask.mask(&mut done.output);
     done
 }
@@ -131,11 +135,21 @@ impl ToolOutput {
     /// Of a call that changed no file.
     #[must_use]
     pub fn new(status: ToolStatus, output: String) -> Self {
-        ToolOutput { status, output, files_changed: Vec::new() }
+        ToolOutput { status, output, files_changed: Vec::new(), seen: Vec::new() }
     }
 }
 
 impl Context {
+    /// This is how the file is now: the job may overwrite it as long as it stays so, also in a later process.
+    fn saw(&self, real: &Path, look: Look) {
+        self.seen.note(real, look);
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner).push(look.of(real));
+    }
+
+    fn take_looks(&self) -> Vec<SeenFile> {
+        std::mem::take(&mut *self.looks.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn check_cancelled(&self) -> Result<(), Stopped> {
         if self.cancel.is_cancelled() { Err(Stopped::Cancelled) } else { Ok(()) }
     }

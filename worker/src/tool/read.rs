@@ -52,7 +52,7 @@ pub fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
     // Looked at before it is shown: what changes in between was then seen as it no longer is, and has to be read again.
     let look = look(&file, context).map_err(|error| error.stopped("Read", named))?;
     let shown = page(file, size, named, offset, limit, context)?;
-    context.seen.note(&resolved.real, look);
+    context.saw(&resolved.real, look);
     Ok(shown)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The content decides, by its hash, and not the clock of a file system: a file that was only touched is the one that was
 //! seen, one that was changed within the same tick is not. What is too large to be hashed at every look is held by the
-//! marks that its file system keeps. A new process knows nothing; the model is told to look again, which costs one call.
+//! marks that its file system keeps. What is seen stands in the job's log, so that a later process of it knows as much.
 
 #![deny(clippy::disallowed_methods)]
 
@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// More files than a job changes one by one. Of more the oldest are forgotten and have to be read again.
-pub const SEEN_FILES_MAX: usize = 1_000;
+use ukai_protocol::event::SeenFile;
+use ukai_protocol::run_state::SEEN_FILES_MAX;
 
 /// One file at one moment, as its file system knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,43 @@ pub struct Seen {
     looks: Mutex<VecDeque<(PathBuf, Look)>>,
 }
 
+impl Look {
+    /// As it stands in a record.
+    #[must_use]
+    pub fn of(&self, real: &Path) -> SeenFile {
+        let Mark { device, inode, bytes, modified_ns } = self.mark;
+        SeenFile {
+            path: real.display().to_string(),
+            bytes,
+            hash: self.hash.map(|hash| hash.to_hex().to_string()),
+            device,
+            inode,
+            modified_ns: modified_ns.to_string(),
+        }
+    }
+
+    /// None: a hash or a number that is none. The file is then one that was not seen.
+    fn recalled(file: &SeenFile) -> Option<Self> {
+        let SeenFile { bytes, device, inode, .. } = *file;
+        let mark = Mark { device, inode, bytes, modified_ns: file.modified_ns.parse().ok()? };
+        let hash = file.hash.as_ref().map(blake3::Hash::from_hex).transpose().ok()?;
+        Some(Look { mark, hash })
+    }
+}
+
 impl Seen {
+    /// What earlier processes of this job saw.
+    #[must_use]
+    pub fn recalled<'a>(files: impl IntoIterator<Item = &'a SeenFile>) -> Self {
+        let seen = Seen::default();
+        for file in files {
+            if let Some(look) = Look::recalled(file) {
+                seen.note(Path::new(&file.path), look);
+            }
+        }
+        seen
+    }
+
     pub fn note(&self, real: &Path, look: Look) {
         let mut looks = self.looks();
         looks.retain(|(path, _)| path != real);
@@ -116,6 +152,17 @@ mod tests {
             assert!(found.contains(expected), "{quirk}: {found}");
             assert_eq!(seen.since(Path::new("/w/b"), &now), Since::NeverSeen, "{quirk}");
         }
+    }
+
+    #[test]
+    fn a_later_process_knows_what_an_earlier_one_saw() {
+        for look in [look(7, -5, "a", true), look(7, i128::from(i64::MAX) * 3, "a", false)] {
+            let path = Path::new("/w/a");
+            let seen = Seen::recalled([&look.of(path)]);
+            assert_eq!(seen.since(path, &look), Since::Unchanged);
+        }
+        let bad = SeenFile { hash: Some("no hash".to_owned()), ..look(1, 1, "a", true).of(Path::new("/w/a")) };
+        assert_eq!(Seen::recalled([&bad]).since(Path::new("/w/a"), &look(1, 1, "a", true)), Since::NeverSeen);
     }
 
     #[test]

@@ -141,13 +141,23 @@ impl Shells {
         self.started.load(Ordering::Relaxed) > 0
     }
 
-    /// Ends all that was started and still lives, and takes away what it left in the temporary folder. Blocks.
+    /// Whether something may still run that this process would take along.
+    #[must_use]
+    pub fn any_lives(&self) -> bool {
+        self.has_started()
+    }
+
+    /// Ends all that was started and still lives. Blocks.
     pub fn end_all(&self) -> io::Result<()> {
-        if !self.has_started() {
-            return Ok(());
+        match &self.host {
+            Some((host, about)) if self.has_started() => host.end_all(about.grace),
+            _ => Ok(()),
         }
-        let Some((host, about)) = &self.host else { return Ok(()) };
-        host.end_all(about.grace)?;
+    }
+
+    /// At the end of the job: takes away what its commands left in the temporary folder.
+    pub fn remove_temp(&self) -> io::Result<()> {
+        let Some((_, about)) = &self.host else { return Ok(()) };
         match std::fs::remove_dir_all(about.temp()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),

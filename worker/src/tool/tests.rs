@@ -65,6 +65,7 @@ impl World {
             mask: Arc::default(),
             shells: Arc::new(Shells::none()),
             seen: Arc::default(),
+            looks: Default::default(),
         };
         World { work: top.join("work"), temp, context }
     }

@@ -46,5 +46,5 @@ pub fn run(input: &Json, context: &Context) -> Result<ToolOutput, Stopped> {
         Shape { crlf: false, .. } => "",
     };
     let output = format!("{done} {named}: {lines} lines, {bytes} bytes.{kept}");
-    Ok(ToolOutput { status: ToolStatus::Ok, output, files_changed: vec![change] })
+    Ok(ToolOutput { files_changed: vec![change], ..ToolOutput::new(ToolStatus::Ok, output) })
 }

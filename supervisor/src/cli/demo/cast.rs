@@ -38,6 +38,9 @@ pub(super) fn survey(folder: &Path, word: &str, provider: Option<&str>) -> JobSp
         priority: 5,
         needs_tools: true,
         limits: Limits::default(),
+        worktree: false,
+        hooks: Vec::new(),
+        tools: Vec::new(),
         policy: policy_file::shipped(),
         batch: None,
     }
@@ -72,6 +75,8 @@ pub(super) fn settings(context: &Context, scripted: &Scripted) -> Result<Setting
         orphan_grace: Duration::from_secs(10),
         providers: PROVIDERS.iter().map(provider).collect(),
         park: false,
+        asks: false,
+        policy_file: None,
         worker_program: worker_program()?,
         // Nothing of it is worth a message.
         notify: Notify::default(),

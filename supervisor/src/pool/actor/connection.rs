@@ -96,6 +96,7 @@ impl State {
             outputs: StateDir::new(&settings.state_dir).run(&self.job).outputs(),
             env: self.pool.commands_env.of(&self.spec),
             term_grace_ms: millis(settings.term_grace),
+            asks: settings.asks,
             // After a reconnect it has them, and the salt of those.
             secrets: if state.is_some() { (*self.pool.secrets).clone() } else { Fingerprints::default() },
         };
@@ -135,6 +136,10 @@ impl State {
                 self.commands_end = true;
                 self.myself.send_after(self.pool.settings.term_grace + COMMANDS_MARGIN, || Msg::Kill);
                 return;
+            }
+            ToSupervisor::Settle { call, judgement } => {
+                let (job, attempt) = (self.job.clone(), self.attempt);
+                return self.tell_supervisor(SupervisorMsg::Settle { job, attempt, call, judgement });
             }
             ToSupervisor::Delta { step, text } => return self.pool.publisher.delta(&self.job, step, &text),
             ToSupervisor::Ask(ask) => LeaseWord::Ask(ask),

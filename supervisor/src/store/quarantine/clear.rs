@@ -201,7 +201,7 @@ fn answers(folded: &RunState) -> Vec<Event> {
             Stage::Judged { judgement, .. } if judgement.verdict == Verdict::Deny => {
                 (ToolStatus::Denied, format!("denied: {}", judgement.why))
             }
-            Stage::Asked | Stage::Judged { .. } | Stage::Started { .. } => {
+            Stage::Asked | Stage::Put { .. } | Stage::Judged { .. } | Stage::Started { .. } => {
                 (ToolStatus::Unknown, "outcome unknown".to_owned())
             }
         };
@@ -214,6 +214,7 @@ fn answers(folded: &RunState) -> Vec<Event> {
             run_time_ms: used.run_time_ms,
             wall_ms: used.wall_ms,
             files_changed: Vec::new(),
+            seen: Vec::new(),
         })
     };
     open.filter_map(answer).collect()

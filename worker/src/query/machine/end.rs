@@ -91,6 +91,7 @@ impl Machine {
             Phase::Running { .. } => self.effects.push_back(Effect::StopTools),
             Phase::Deciding
             | Phase::Judging { .. }
+            | Phase::Waiting
             | Phase::Starting { .. }
             | Phase::Settling { .. }
             | Phase::Ending { .. }

@@ -19,7 +19,7 @@ impl Machine {
     }
 
     pub(super) fn answer_with(&mut self, call: &str, tool: String, done: ToolOutput, now: Instant) {
-        let ToolOutput { status, output, files_changed } = done;
+        let ToolOutput { status, output, files_changed, seen } = done;
         // A result has its cap from its tool. What went wrong is told in many places, and often with what was asked for.
         let output = if status == ToolStatus::Ok { output } else { told(&output) };
         self.record(Event::ToolFinished {
@@ -30,6 +30,7 @@ impl Machine {
             run_time_ms: millis(self.clocks.run_time(now)),
             wall_ms: millis(self.clocks.wall(now)),
             files_changed,
+            seen,
         });
     }
 

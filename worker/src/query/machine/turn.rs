@@ -29,7 +29,15 @@ impl Machine {
             Some(turn) => {
                 let asked = turn.calls.iter().filter(|open| open.stage == Stage::Asked);
                 let asked: Vec<Call> = asked.map(|open| open.call.clone()).collect();
-                if asked.is_empty() { self.next_batch(now) } else { self.judge(asked, now) }
+                if !asked.is_empty() {
+                    self.judge(asked, now);
+                } else if self.state.waits_for_a_person() {
+                    self.clocks.pause(now);
+                    self.flush();
+                    self.phase = Phase::Waiting;
+                } else {
+                    self.next_batch(now);
+                }
             }
         }
     }
@@ -106,7 +114,7 @@ impl Machine {
             let (id, tool) = (call.id.clone(), call.tool.clone());
             let by_rule = matches!(&stage, Stage::Judged { judgement, .. } if is_allowed_by_rule(judgement));
             match stage {
-                Stage::Asked | Stage::Answered { .. } => {}
+                Stage::Asked | Stage::Put { .. } | Stage::Answered { .. } => {}
                 Stage::Judged { judgement, .. } if judgement.verdict == Verdict::Deny => {
                     self.answer(&id, tool, ToolStatus::Denied, format!("denied: {}", judgement.why), now);
                 }

@@ -1,4 +1,5 @@
-//! The flag that would have allowed a call which nobody was there to be asked about.
+//! The rule that allows a call and its like: as a flag for one that nobody was there to be asked about, and as a rule that a
+//! person who was asked keeps.
 //!
 //! No narrower than a person would type it: the folder of a file, a command as it stands. What cannot be put into a rule
 //! without meaning more than itself is named by its tool alone.
@@ -10,6 +11,7 @@ use std::path::{Component, Path};
 
 use ukai_protocol::command::word_of;
 use ukai_protocol::control::DeniedCall;
+use ukai_protocol::json::Json;
 use ukai_protocol::policy::{Source, split_rule};
 
 /// What a person still reads in one line.
@@ -34,6 +36,25 @@ pub fn flag(denied: &DeniedCall, workdir: Option<&Path>) -> Option<String> {
     Some(format!("--allow {}", word_of(&rule)))
 }
 
+/// The rule that a person keeps for good, in a file that holds for every folder: so it names the folder. None: it cannot be
+/// put into a rule that allows no more than the like of this call.
+#[must_use]
+pub fn standing(tool: &str, input: &Json, workdir: Option<&Path>) -> Option<String> {
+    let text = |key: &str| input.0.get(key).and_then(|value| value.as_str());
+    match tool {
+        "Bash" => text("command").filter(|command| is_plain(command)).map(|command| format!("Bash({command})")),
+        "Read" | "Edit" | "Write" => {
+            let below = place(text("file_path")?, workdir)?;
+            let workdir = workdir?.to_str().filter(|folder| folder.split('/').all(is_plain_name))?;
+            let tool = if tool == "Write" { "Edit" } else { tool };
+            Some(format!("{tool}(/{workdir}/{below})"))
+        }
+        "Glob" | "Grep" => None,
+        // Of a tool that somebody declared, or of a server, there is nothing narrower.
+        _ => matches!(split_rule(tool), Ok((_, None))).then(|| tool.to_owned()),
+    }
+}
+
 /// Those of many calls, each once, in the order of their first call.
 #[must_use]
 pub fn flags<'a>(denied: impl IntoIterator<Item = &'a DeniedCall>, workdir: Option<&Path>) -> Vec<String> {
@@ -48,17 +69,21 @@ fn place(path: &str, workdir: Option<&Path>) -> Option<String> {
         true => path.strip_prefix(workdir?).ok()?,
         false => path,
     };
-    let plain = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || " ._-+@,=".contains(c));
     let mut names = Vec::new();
     for component in below.components() {
         match component {
             Component::CurDir => {}
-            Component::Normal(name) => names.push(name.to_str().filter(|name| plain(name))?),
+            Component::Normal(name) => names.push(name.to_str().filter(|name| is_plain_name(name))?),
             _ => return None,
         }
     }
     let file = names.pop()?;
     Some(if names.is_empty() { file.to_owned() } else { format!("{}/**", names.join("/")) })
+}
+
+/// Without a character that means something in a pattern.
+fn is_plain_name(name: &str) -> bool {
+    name.chars().all(|c| c.is_alphanumeric() || " ._-+@,=".contains(c))
 }
 
 fn is_plain(command: &str) -> bool {
@@ -69,6 +94,25 @@ fn is_plain(command: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_kept_for_good_names_its_folder_and_is_never_a_whole_tool_of_ours() {
+        for (tool, key, value, expected) in [
+            ("Edit", "file_path", "src/lib.rs", Some("Edit(//work/src/**)")),
+            ("Write", "file_path", "/work/notes.txt", Some("Edit(//work/notes.txt)")),
+            ("Edit", "file_path", "/elsewhere/notes.txt", None),
+            ("Edit", "file_path", "../notes.txt", None),
+            ("Edit", "file_path", "a[b]/c", None),
+            ("Bash", "command", "cargo test -q", Some("Bash(cargo test -q)")),
+            ("Bash", "command", "rm *", None),
+            ("Grep", "pattern", "x", None),
+            ("deploy", "to", "x", Some("deploy")),
+            ("mcp__files__put", "to", "x", Some("mcp__files__put")),
+        ] {
+            let input = serde_json::from_str(&serde_json::json!({ key: value }).to_string()).expect("an object");
+            assert_eq!(standing(tool, &input, Some(Path::new("/work"))).as_deref(), expected, "{tool} {value}");
+        }
+    }
 
     #[test]
     fn what_would_allow_it_can_be_typed_as_it_stands() {
