@@ -4,6 +4,7 @@
 
 mod ack;
 mod aimock;
+mod ask;
 mod bad_input;
 mod batch;
 mod breaker;
