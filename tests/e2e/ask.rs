@@ -7,11 +7,11 @@ use ukai_tests::home::{Home, Server, lab};
 use ukai_tests::script::Script;
 use ukai_tests::{terminal, wait};
 
-/// A command that leaves a line, so that it can be counted how often it ran; then the end.
+/// A command that leaves a file, so that it can be counted how often it ran; then the end.
 fn commands(count: usize) -> String {
     let step = |step: usize| {
         format!(
-            "[[rule]]\nwhen.step = {step}\nreply.calls = [{{ tool = \"Bash\", args = {{ command = \"echo ran >> ran.txt\" }} }}]\n"
+            "[[rule]]\nwhen.step = {step}\nreply.calls = [{{ tool = \"Bash\", args = {{ command = \"mktemp ran.XXXXXX\" }} }}]\n"
         )
     };
     let steps: String = (1..=count).map(step).collect();
@@ -29,7 +29,7 @@ fn served(calls: usize, policy: &str) -> (Home, Script, Server) {
 const ASKS: &str = "version: 1\nask_timeout: 10m\nrules:\n  allow: [Read]\n";
 
 fn submit(home: &Home) -> String {
-    let output = home.ukai(&["submit", "--policy", "policy.yaml", "--name", "asker", "run it"]);
+    let output = home.ukai(&["submit", "--policy", "policy.yaml", "--name", "asker", "--prompt", "run it"]);
     assert!(output.status.success(), "{output:?}");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
@@ -47,7 +47,8 @@ fn ended(home: &Home, id: &str, status: &str) -> Value {
 }
 
 fn ran(home: &Home) -> usize {
-    std::fs::read_to_string(home.work().join("ran.txt")).map_or(0, |text| text.lines().count())
+    let files = std::fs::read_dir(home.work()).expect("a folder").filter_map(Result::ok);
+    files.filter(|file| file.file_name().to_string_lossy().starts_with("ran.")).count()
 }
 
 /// The sources of the answers, in their order.
@@ -62,7 +63,7 @@ fn a_yes_lets_it_run_once() {
     let id = submit(&home);
     let ask = open_ask(&home, &id);
     assert_eq!(ask["tool"], "Bash");
-    assert_eq!(ask["input"]["command"], "echo ran >> ran.txt");
+    assert_eq!(ask["input"]["command"], "mktemp ran.XXXXXX");
     assert!(ask["deadline"].as_str().is_some_and(|at| at.ends_with('Z')), "{ask}");
     assert_eq!((shown(&home, &id)["status"].clone(), ran(&home)), (Value::from("waiting"), 0));
     let listed = home.ukai(&["ls"]);
@@ -91,11 +92,13 @@ fn a_no_with_a_reason_goes_to_the_model() {
     open_ask(&home, &id);
     let denied = home.ukai(&["deny", &id, "--because", "not on a Friday"]);
     assert!(denied.status.success(), "{denied:?}");
-    let end = ended(&home, &id, "completed");
+    ended(&home, &id, "completed");
     assert_eq!(ran(&home), 0);
-    assert_eq!(end["denied"][0]["source"], serde_json::json!({ "user_reject": { "text": "not on a Friday" } }));
-    let told = script.arrivals().last().expect("a second request")["body"].to_string();
-    assert!(told.contains("a person said no: not on a Friday"), "{told}");
+    assert_eq!(answers(&home, &id)[0]["source"], serde_json::json!({ "user_reject": { "text": "not on a Friday" } }));
+    let finished = home.events(&id).into_iter().find(|record| record["event"] == "ToolFinished").expect("a result");
+    let told = finished["data"]["output"].as_str().unwrap_or_default();
+    assert_eq!(told, "denied: a person said no: not on a Friday");
+    assert_eq!(script.arrivals().len(), 2, "the loop goes on");
 }
 
 #[test]
@@ -158,12 +161,12 @@ fn always_is_a_rule_for_this_job_and_those_to_come() {
     let approved = home.ukai(&["approve", &id, "--always"]);
     assert!(approved.status.success(), "{approved:?}");
     let said = String::from_utf8_lossy(&approved.stdout);
-    assert!(said.contains("Bash(echo ran >> ran.txt)"), "{said}");
+    assert!(said.contains("Bash(mktemp ran.XXXXXX)"), "{said}");
     ended(&home, &id, "completed");
     assert_eq!((ran(&home), answers(&home, &id).len()), (3, 1), "its like is not asked again");
     let kept =
         std::fs::read_to_string(home.path().join("config/ukai/tool_policy.yaml")).expect("a policy of one's own");
-    assert!(kept.contains("\"Bash(echo ran >> ran.txt)\", Read"), "{kept}");
+    assert!(kept.contains("\"Bash(mktemp ran.XXXXXX)\", Read"), "{kept}");
 }
 
 #[test]
@@ -188,7 +191,7 @@ fn at_a_terminal_the_question_is_put_there_and_elsewhere_to_nobody() {
         let (home, _script) = Home::with_script(&commands(1));
         home.file("policy.yaml", ASKS);
         let played = terminal::play(&home.command(&args), "n REASON = no:", typed);
-        assert!(played.shown.contains("echo ran >> ran.txt"), "{}", played.shown);
+        assert!(played.shown.contains("mktemp ran.XXXXXX"), "{}", played.shown);
         let [id] = &home.runs()[..] else { panic!("one run") };
         assert_eq!((ran(&home), &answers(&home, id)[0]["source"]), (runs, &source), "{}", played.shown);
         assert_eq!(played.code, if runs == 1 { 0 } else { 7 }, "{}", played.shown);
