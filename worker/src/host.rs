@@ -103,7 +103,7 @@ impl Host {
         let (ours, theirs) = packet::line()?;
         packet::send(&self.line, order, &[theirs.as_fd()])?;
         drop(theirs);
-        Ok(packet::receive(&ours, &mut Vec::new())?.map(|(word, _)| word))
+        word(&ours)
     }
 
     /// Starts a command. [`Host::enter`] has succeeded before.
@@ -139,6 +139,11 @@ impl Host {
     }
 }
 
+/// The host's next word on this socket. None: it is gone.
+fn word(answers: &OwnedFd) -> io::Result<Option<Word>> {
+    Ok(packet::receive(answers, &mut [0; packet::WORD_BYTES_MAX])?.map(|(word, _)| word))
+}
+
 /// What a look at a running command brought.
 pub enum Look {
     /// There is something to read.
@@ -172,11 +177,11 @@ impl Running {
         if wants_output && !fds[1].revents().is_empty() {
             return Ok(Look::Output);
         }
-        Ok(match packet::receive(&self.answers, &mut Vec::new())? {
-            Some((Word::Exited(exit), _)) => Look::Exited(exit),
-            Some((Word::Refused { why }, _)) => Look::Refused(why),
-            Some((Word::Ended, _)) => Look::Ended,
-            Some((Word::Entered(_), _)) | None => Look::Lost,
+        Ok(match word(&self.answers)? {
+            Some(Word::Exited(exit)) => Look::Exited(exit),
+            Some(Word::Refused { why }) => Look::Refused(why),
+            Some(Word::Ended) => Look::Ended,
+            Some(Word::Entered(_)) | None => Look::Lost,
         })
     }
 

@@ -52,7 +52,8 @@ struct Ending {
 
 /// Serves until the worker is gone. For a process of one thread that does nothing else.
 pub fn serve(line: OwnedFd) -> io::Result<()> {
-    let mut buffer = Vec::new();
+    // Fresh from the kernel and zero as it is: what no order has filled takes no memory.
+    let mut buffer = vec![0; packet::PACKET_BYTES_MAX];
     let Some((order, mut with)) = packet::receive(&line, &mut buffer)? else { return Ok(()) };
     let (Order::Enter { confine }, Some(answers)) = (order, with.pop()) else {
         return Err(io::Error::other("the first order was not to enter"));

@@ -7,6 +7,7 @@ use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
     RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
+use rustix::fs::FileType;
 
 use super::Confine;
 use ukai_protocol::policy::Network;
@@ -105,7 +106,8 @@ pub(super) fn restrict(
 /// What is not there is not opened; of a file only what a file can have.
 fn open(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> io::Result<RulesetCreated> {
     let Ok(file) = PathFd::new(path) else { return Ok(rules) };
-    let access = if path.is_dir() { access } else { access & AccessFs::from_file(ABI_WANTED) };
+    let kind = rustix::fs::fstat(&file).map(|found| FileType::from_raw_mode(found.st_mode));
+    let access = if kind == Ok(FileType::Directory) { access } else { access & AccessFs::from_file(ABI_WANTED) };
     rules
         .add_rule(PathBeneath::new(file, access))
         .map_err(|error| io::Error::other(format!("Landlock, {}: {error}", path.display())))

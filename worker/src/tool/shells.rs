@@ -99,8 +99,12 @@ impl Shells {
     pub fn enter(&self) -> Result<Held, String> {
         let (host, about) = self.host.as_ref().ok_or(NO_HOST)?;
         let temp = about.temp();
-        let made = ukai_protocol::disk::create_dir(&temp);
-        made.map_err(|error| format!("the job's folder for temporary files, {}: {error}", temp.display()))?;
+        // Nothing in it outlives the job, so nothing is made durable; an earlier command has made it, or even removed it.
+        if let Err(error) = ukai_protocol::disk::create_dir_within(&temp)
+            && !temp.is_dir()
+        {
+            return Err(format!("the job's folder for temporary files, {}: {error}", temp.display()));
+        }
         host.enter(|| confine::of(about, &temp))
     }
 
