@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ukai_protocol::id::JobId;
@@ -29,6 +29,8 @@ pub const SHELLS: [&str; 4] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bas
 pub struct Shells {
     /// None: in a process that starts no commands.
     host: Option<(Host, About)>,
+    /// What every command finds in its environment, known at the first.
+    env: OnceLock<Vec<(String, String)>>,
     started: AtomicU64,
     background: Mutex<BTreeMap<String, Arc<Background>>>,
 }
@@ -62,7 +64,7 @@ impl Shells {
     /// For a process that starts no commands.
     #[must_use]
     pub fn none() -> Self {
-        Shells { host: None, started: AtomicU64::new(0), background: Mutex::new(BTreeMap::new()) }
+        Shells { host: None, env: OnceLock::new(), started: AtomicU64::new(0), background: Mutex::new(BTreeMap::new()) }
     }
 
     /// From TERM to KILL.
@@ -78,7 +80,7 @@ impl Shells {
         self.enter()?;
         let (host, about) = self.host.as_ref().ok_or(NO_HOST)?;
         let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut env = environment::of(about, &about.temp());
+        let mut env = self.env.get_or_init(|| environment::of(about, &about.temp())).clone();
         env.push((tree::MARK.to_owned(), format!("{}/{number}", about.job)));
         let args = ["bash", "--noprofile", "--norc", "-c", command].map(str::to_owned).to_vec();
         let workdir = about.permission.places().real_workdir().to_owned();
