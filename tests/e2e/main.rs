@@ -16,6 +16,7 @@ mod demo;
 mod desktop;
 mod hands;
 mod keys;
+mod launcher;
 mod limits;
 mod notify;
 mod pause;

@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ukai_protocol::one_shot::{SandboxAnswer, SandboxRequest};
+use ukai_protocol::threads::Panicked;
 
 use crate::host::{self, Begun, Host};
-use crate::sandbox::{self, Confine, Held, LANDLOCK_ABI_MIN};
+use crate::sandbox::{self, Confine, Held, LANDLOCK_ABI_MIN, Reach};
 use crate::tool::shells;
 use crate::{EX_USAGE, USAGE, fail, one_shot};
 
@@ -23,7 +24,7 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
     }
     match host::begin() {
         Ok(Begun::Worker(host)) => one_shot::serve(|request: SandboxRequest| answer(request, &host)),
-        Ok(Begun::Host(code)) => code,
+        Ok(Begun::Host(host)) => host.serve(),
         Err(error) => fail(EX_UNHEARD, &format!("the tool host did not start: {error}")),
     }
 }
@@ -32,6 +33,7 @@ fn answer(SandboxRequest { network }: SandboxRequest, host: &Host) -> SandboxAns
     let confine = Confine { network, ..Confine::default() };
     let entered = host.enter(|| Some(confine.clone()));
     host.close();
+    let worker = worker();
     // The namespaces before the filter, which forbids to make any.
     let (landlock_abi, namespaces) = (sandbox::landlock_abi(), sandbox::granted());
     let seccomp = sandbox::seccomp();
@@ -40,9 +42,19 @@ fn answer(SandboxRequest { network }: SandboxRequest, host: &Host) -> SandboxAns
         landlock_abi_min: LANDLOCK_ABI_MIN,
         namespaces,
         seccomp,
+        worker,
         entered: entered.and_then(|held| goes_without(held, &confine)),
         bash: shells::bash().map(PathBuf::from),
         bash_places: shells::SHELLS.map(PathBuf::from).to_vec(),
+    }
+}
+
+/// Confines a thread as a worker confines itself; the thread ends with it.
+fn worker() -> Result<Vec<String>, String> {
+    let confined = std::thread::scope(|scope| scope.spawn(|| sandbox::confine_worker(&Reach::default())).join());
+    match confined {
+        Ok(confined) => confined.map_err(|error| error.to_string()),
+        Err(panic) => Err(Panicked::from(panic).to_string()),
     }
 }
 

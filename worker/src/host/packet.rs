@@ -15,8 +15,8 @@ use ukai_protocol::codec;
 
 /// A command of 64 KiB with its environment. A packet above it is refused by who sends it.
 pub const PACKET_BYTES_MAX: usize = 192 * 1024;
-/// A pipe and a socket.
-const DESCRIPTORS_MAX: usize = 2;
+/// Three pipes and a socket.
+const DESCRIPTORS_MAX: usize = 4;
 
 /// Two ends of a line that keeps messages apart.
 pub fn line() -> io::Result<(OwnedFd, OwnedFd)> {
