@@ -10,6 +10,7 @@ mod batch;
 mod breaker;
 mod bucket;
 mod cancel;
+mod confined;
 mod counts;
 mod crash;
 mod demo;
