@@ -33,10 +33,11 @@ fn answer(SandboxRequest { network }: SandboxRequest, host: &Host) -> SandboxAns
     let confine = Confine { network, ..Confine::default() };
     let entered = host.enter(|| Some(confine.clone()));
     host.close();
-    let worker = worker();
     // The namespaces before the filter, which forbids to make any.
     let (landlock_abi, namespaces) = (sandbox::landlock_abi(), sandbox::granted());
     let seccomp = sandbox::seccomp();
+    // Nor are any made by a process of two threads, of which one may not be gone yet.
+    let worker = worker();
     SandboxAnswer {
         landlock_abi,
         landlock_abi_min: LANDLOCK_ABI_MIN,
