@@ -25,6 +25,8 @@ pub(super) fn of(welcome: &Welcome, deps: &Deps) -> io::Result<Option<Reach>> {
     if welcome.spec.mode == Mode::Once {
         return Ok(Some(reach));
     }
+    // Jobs of before there was such a folder have none.
+    ukai_protocol::disk::create_dir(&welcome.outputs)?;
     let permission = deps.permission();
     let places = permission.places();
     reach.write.extend([places.real_workdir().to_owned(), welcome.outputs.clone()]);
