@@ -199,3 +199,28 @@ fn a_worker_that_meets_a_supervisor_with_another_port_begins_anew_and_blames_nob
     assert!(finished["data"]["outcome"]["completed"].is_object(), "{finished}");
     assert!(home.count(&id, "AttemptFailed") == 0, "{events:?}");
 }
+
+#[test]
+fn a_launcher_is_forked_where_one_is_wanted_and_ends_with_its_worker() {
+    for killed in [false, true] {
+        let mut home = Home::new();
+        let script = Script::serve(home.path(), &scripts::slow_steps(3, "300ms"));
+        home.configure(&lab(&script, "openai"));
+        home.file("notes.txt", &scripts::notes());
+        let worker = ukai_tests::binary("ukai-under-test-worker");
+        home.worker_is(&format!("exec {} \"$@\" --launcher", worker.display()));
+        let mut run = home.command(&["run", "go"]).spawn().expect("ukai runs");
+        wait::until("the job to be under way", || (script.requests() > 0).then_some(()));
+        let before = home.processes();
+        assert_eq!(before.len(), 3, "worker, tool host and launcher: {before:?}");
+        if killed {
+            let [worker] = home.workers()[..] else { panic!("one worker") };
+            let pid = nix::unistd::Pid::from_raw(worker.cast_signed());
+            nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("killed");
+            let gone = || home.processes().iter().all(|pid| !before.contains(pid)).then_some(());
+            wait::until("the host and the launcher to be gone", gone);
+        }
+        assert_eq!(run.wait().expect("ukai ends").code(), Some(0));
+        assert_eq!(home.processes(), [0_u32; 0]);
+    }
+}
