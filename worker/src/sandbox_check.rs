@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ukai_protocol::one_shot::{SandboxAnswer, SandboxRequest};
-use ukai_protocol::threads::Panicked;
 
 use crate::host::{self, Begun, Host};
 use crate::sandbox::{self, Confine, Held, LANDLOCK_ABI_MIN, Reach};
@@ -36,26 +35,18 @@ fn answer(SandboxRequest { network }: SandboxRequest, host: &Host) -> SandboxAns
     // The namespaces before the filter, which forbids to make any.
     let (landlock_abi, namespaces) = (sandbox::landlock_abi(), sandbox::granted());
     let seccomp = sandbox::seccomp();
-    // Nor are any made by a process of two threads, of which one may not be gone yet.
-    let worker = worker();
+    let entered = entered.and_then(|held| goes_without(held, &confine));
+    // Last: it can be taken back no more than the others.
+    let worker = sandbox::confine_worker(&Reach::default()).map_err(|error| error.to_string());
     SandboxAnswer {
         landlock_abi,
         landlock_abi_min: LANDLOCK_ABI_MIN,
         namespaces,
         seccomp,
         worker,
-        entered: entered.and_then(|held| goes_without(held, &confine)),
+        entered,
         bash: shells::bash().map(PathBuf::from),
         bash_places: shells::SHELLS.map(PathBuf::from).to_vec(),
-    }
-}
-
-/// Confines a thread as a worker confines itself; the thread ends with it.
-fn worker() -> Result<Vec<String>, String> {
-    let confined = std::thread::scope(|scope| scope.spawn(|| sandbox::confine_worker(&Reach::default())).join());
-    match confined {
-        Ok(confined) => confined.map_err(|error| error.to_string()),
-        Err(panic) => Err(Panicked::from(panic).to_string()),
     }
 }
 
