@@ -17,8 +17,8 @@ use ukai_protocol::codec;
 pub const PACKET_BYTES_MAX: usize = 192 * 1024;
 /// A word of the host: of what it may name, two paths are the longest.
 pub const WORD_BYTES_MAX: usize = 16 * 1024;
-/// A pipe and a socket.
-const DESCRIPTORS_MAX: usize = 2;
+/// Three pipes and a socket.
+const DESCRIPTORS_MAX: usize = 4;
 
 /// Two ends of a line that keeps messages apart.
 pub fn line() -> io::Result<(OwnedFd, OwnedFd)> {

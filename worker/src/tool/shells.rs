@@ -6,6 +6,7 @@ mod environment;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -32,6 +33,7 @@ pub struct Shells {
     /// What every command finds in its environment, known at the first.
     env: OnceLock<Vec<(String, String)>>,
     started: AtomicU64,
+    opened: OnceLock<Vec<PathBuf>>,
     background: Mutex<BTreeMap<String, Arc<Background>>>,
 }
 
@@ -64,7 +66,13 @@ impl Shells {
     /// For a process that starts no commands.
     #[must_use]
     pub fn none() -> Self {
-        Shells { host: None, env: OnceLock::new(), started: AtomicU64::new(0), background: Mutex::new(BTreeMap::new()) }
+        Shells {
+            host: None,
+            env: OnceLock::new(),
+            started: AtomicU64::new(0),
+            opened: OnceLock::new(),
+            background: Mutex::new(BTreeMap::new()),
+        }
     }
 
     /// From TERM to KILL.
@@ -107,7 +115,23 @@ impl Shells {
         {
             return Err(format!("the job's folder for temporary files, {}: {error}", temp.display()));
         }
-        host.enter(|| confine::of(about, &temp))
+        host.enter(|| confine::of(about, &temp, self.opened()))
+    }
+
+    /// What commands may read besides workdir and outputs. Looked up once: a worker that has confined itself could not.
+    pub fn opened(&self) -> &[PathBuf] {
+        self.opened.get_or_init(|| self.host.as_ref().map(|(_, about)| confine::opened(about)).unwrap_or_default())
+    }
+
+    /// The folder for temporary files, made beforehand for a worker that may soon make none there. It needs to survive no
+    /// crash, so that nothing is synced.
+    pub fn make_temp(&self) -> io::Result<Option<PathBuf>> {
+        let Some((_, about)) = &self.host else { return Ok(None) };
+        let temp = about.temp();
+        match std::fs::DirBuilder::new().mode(0o700).create(&temp) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(Some(temp)),
+        }
     }
 
     /// Takes a command into the background and names it.
@@ -172,8 +196,11 @@ impl Shells {
 
     /// The end of the host, and of everything with it; nothing can be started any more. Blocks until it is gone.
     pub fn close(&self) {
-        if let Some((host, _)) = &self.host {
-            host.close();
+        let Some((host, about)) = &self.host else { return };
+        host.close();
+        if !self.has_started() {
+            // Nobody has put anything there. One that is not there, or that cannot be removed, hurts nobody.
+            let _ = std::fs::remove_dir(about.temp());
         }
     }
 
