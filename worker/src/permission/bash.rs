@@ -80,7 +80,7 @@ impl Permission {
                 return Opinion::ask_plainer(why);
             }
             for file in command.files.iter().filter(|file| file.redirect && file.kind == Kind::Write) {
-                if file.paths.iter().all(|path| is_device(&path.real)) {
+                if file.paths.iter().all(|path| is_device(&path.real) || self.places.is_temp(&path.real)) {
                     continue;
                 }
                 match lists.allow.iter().find(|listed| self.opens(listed, file)) {
@@ -240,7 +240,7 @@ impl Permission {
 
 /// Whether an example is one that the rule matches.
 pub(super) fn example(rule: &CommandRule, list: RuleList, text: &str, places: &Places) -> bool {
-    let reading = shell::read(text, places.workdir(), places.home());
+    let reading = shell::read(text, &places.job());
     let mut commands = reading.commands.iter().filter(|command| !command.words.is_empty()).peekable();
     match list {
         RuleList::Allow if rule.is_any() => true,

@@ -23,6 +23,8 @@ pub struct Inside {
     pub wraps: bool,
     pub lines: Vec<Inner>,
     pub scripts: Vec<String>,
+    /// What those scripts find in `$0`, `$1` and so on.
+    pub arguments: Vec<Word>,
     pub passes_input: bool,
     pub doubt: Option<&'static str>,
 }
@@ -110,8 +112,8 @@ pub fn inside(command: &Simple) -> Inside {
     match base.as_str() {
         name if SHELLS.contains(&name) => shell::shell(command, name),
         "eval" => match joined(&words[1..]) {
-            Some(text) if text.contains("cd") => doubt("`eval` that changes the folder"),
-            Some(text) => Inside { wraps: true, scripts: vec![text], ..Inside::default() },
+            // It runs in this very shell, so `flow` has read it.
+            Some(_) => Inside { wraps: true, ..Inside::default() },
             None => doubt("`eval` of what is known only when it runs"),
         },
         "find" => find(words),
@@ -144,7 +146,7 @@ pub fn inside(command: &Simple) -> Inside {
     }
 }
 
-fn joined(words: &[Word]) -> Option<String> {
+pub fn joined(words: &[Word]) -> Option<String> {
     let texts = words.iter().map(Word::literal).collect::<Option<Vec<_>>>()?;
     Some(texts.join(" "))
 }
