@@ -98,9 +98,10 @@ impl Permission {
             let passes = simple.wraps
                 && simple.base().is_none_or(|base| base != "find")
                 && simple.assigns.iter().all(|(name, _)| shell::environment::is_harmless(name));
+            let of_shell = simple.assigns.iter().all(|(name, _)| self.places.is_of_shell(name));
             match lists.allow.iter().find(covers) {
                 Some(listed) => by_rule = by_rule.or(Some(listed)),
-                None if passes || simple.words.is_empty() && simple.assigns.is_empty() => {}
+                None if passes || simple.words.is_empty() && of_shell => {}
                 None => no_rule = no_rule.or(Some(simple)),
             }
             if !passes && !self.only_reads(command) {

@@ -20,8 +20,6 @@ pub struct Places {
     home: Place,
     outputs: Place,
     temp: Place,
-    /// `TMPDIR` of its commands is another: the owner's policy hands them one.
-    temp_unknown: bool,
     named: Vec<Named>,
     /// What the policy opens to commands besides.
     opened: Sandbox,
@@ -70,7 +68,6 @@ impl Places {
             home: Place::new(home),
             outputs: Place::new(outputs),
             temp: Place::new(&temp_of(outputs)),
-            temp_unknown: false,
             named: Vec::new(),
             opened: Sandbox::default(),
         }
@@ -172,9 +169,8 @@ impl Places {
 
     /// Takes in what commands may read and write besides the roots.
     pub(super) fn open_to_commands(&mut self, sandbox: &Sandbox) {
-        self.temp_unknown = sandbox.env.iter().any(|name| name == "TMPDIR");
         let real = |paths: &[PathBuf]| paths.iter().map(|path| Place::new(path).real).collect();
-        self.opened = Sandbox { read: real(&sandbox.read), write: real(&sandbox.write), ..Sandbox::default() };
+        self.opened = Sandbox { read: real(&sandbox.read), write: real(&sandbox.write), ..sandbox.clone() };
     }
 
     /// Whether what a deny or ask rule names lies below this folder, or is it: who removes `~` removes `~/.ssh`.
@@ -195,13 +191,24 @@ impl Places {
     /// Whether this place is in the job's folder for temporary files, which its commands may fill as they like.
     #[must_use]
     pub fn is_temp(&self, real: &Path) -> bool {
-        real != self.temp.real && real.starts_with(&self.temp.real)
+        real.starts_with(&self.temp.real)
+    }
+
+    /// Whether a variable of this name is one of the shell alone: no program that a command line starts gets it. What is
+    /// handed to commands has capitals in its name, aside from what the owner's policy adds.
+    #[must_use]
+    pub fn is_of_shell(&self, name: &str) -> bool {
+        let small = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+        let handed = name.starts_with("npm_") || self.opened.env.iter().any(|known| known == name);
+        small && !handed && !shell::environment::is_dangerous(name)
     }
 
     /// What a command line of this job can know of where it will run.
     #[must_use]
     pub fn job(&self) -> shell::Job<'_> {
-        let temp = (!self.temp_unknown).then_some(self.temp.lexical.as_path());
+        // The owner's policy may hand them another.
+        let own = !self.opened.env.iter().any(|name| name == "TMPDIR");
+        let temp = own.then_some(self.temp.lexical.as_path());
         shell::Job { workdir: self.workdir(), home: self.home(), temp }
     }
 

@@ -173,6 +173,18 @@ fn printed(words: &[Word]) -> Vec<Value> {
     match format.literal().as_deref() {
         Some("%s") if rest.len() == 1 && !rest[0].may_split() => vec![vec![rest[0].clone()]],
         Some(text) if rest.is_empty() && !text.contains(['%', '\\']) => vec![vec![format.clone()]],
+        Some(text) if !text.contains('\\') && text.matches('%').count() == rest.len() => {
+            let mut parts = text.split("%s");
+            let mut value = Word::of(parts.next().unwrap_or_default());
+            let mut rest = rest.iter();
+            for part in parts {
+                value.atoms.extend(rest.next().into_iter().flat_map(|word| word.atoms.clone()));
+                value.push_text(part);
+            }
+            // With another letter behind its `%` it is not followed.
+            let known = value.literal().filter(|text| !text.contains('%'));
+            vec![known.map_or_else(anything, |text| vec![Word::of(&text)])]
+        }
         _ => [anything()].into_iter().chain(words.iter().map(|word| vec![word.clone()])).take(TOKENS_MAX).collect(),
     }
 }
@@ -196,12 +208,15 @@ pub fn output(words: &[Word], input: Option<&Word>) -> Option<Word> {
         "cat" if rest.is_empty() => return input.cloned(),
         "echo" => {
             let texts = texts()?;
-            let texts = match texts.first().map(String::as_str) {
-                Some("-n") => &texts[1..],
-                Some(first) if first.starts_with('-') => return None,
-                _ => &texts[..],
+            let option = |text: &&String| {
+                text.len() > 1 && text.starts_with('-') && text[1..].bytes().all(|byte| b"neE".contains(&byte))
             };
-            if texts.first().is_some_and(|first| first.starts_with('-')) {
+            let texts = match texts.first().filter(option).map(String::as_str) {
+                Some("-n") => &texts[1..],
+                Some(_) => return None,
+                None => &texts[..],
+            };
+            if texts.first().filter(option).is_some() {
                 return None;
             }
             // Another shell's `echo` reads backslashes.

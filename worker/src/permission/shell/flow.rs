@@ -503,7 +503,10 @@ impl Flow<'_> {
                 let mut values = self.held(&name, state);
                 let line = Line { words: vec![word], ..Line::default() };
                 let given = self.ways(&line, state, true);
-                given.into_iter().for_each(|way| push(&mut values, way.words));
+                let said = given
+                    .into_iter()
+                    .filter(|way| way.words.iter().any(|word| !word.is_unknown() || word.atoms.len() > 1));
+                said.for_each(|way| push(&mut values, way.words));
                 push(&mut values, anything());
                 (own, values)
             }

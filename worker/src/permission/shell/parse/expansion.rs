@@ -30,6 +30,12 @@ impl<'a> Parser<'a> {
             self.at += 1;
             let rest = self.rest();
             let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
+            // Braces come first: `$x{a,b}` is `$xa $xb`.
+            let next = rest[end..].chars().next();
+            let opened = word.atoms.contains(&Atom::Brace('{'));
+            if !in_quotes && (next == Some('{') || opened && matches!(next, Some('}' | ','))) {
+                return Err("a name of a variable that braces may go on with");
+            }
             match rest.chars().next() {
                 Some(c) if c.is_ascii_alphabetic() || c == '_' => {
                     self.at += end;
@@ -153,7 +159,9 @@ impl<'a> Parser<'a> {
         let substring = rest.starts_with(':') && !operators.iter().any(|operator| rest.starts_with(operator));
         if substring {
             let Some(close) = rest.find('}') else { return Err("an expansion does not end") };
-            if !rest[1..close].chars().all(|c| c.is_ascii_digit() || matches!(c, ' ' | ':' | '-')) {
+            if rest[1..close].trim().is_empty()
+                || !rest[1..close].chars().all(|c| c.is_ascii_digit() || matches!(c, ' ' | ':' | '-'))
+            {
                 return Err("an expansion that computes");
             }
             self.at += close + 1;
@@ -218,7 +226,12 @@ impl<'a> Parser<'a> {
                 '$' if self.rest().starts_with("$'") => return Err("a quote within an expansion"),
                 '$' => self.dollar(&mut given, line, in_quotes)?,
                 '`' => {
+                    let from = self.at;
                     self.backticks(line, in_quotes)?;
+                    // Bash looks for the end of the expansion in there too.
+                    if self.text[from..self.at].contains(['\'', '"', '{', '}']) {
+                        return Err("quotes or braces in backticks within an expansion");
+                    }
                     given.atoms.push(Atom::Unknown);
                 }
                 '<' | '>' if self.rest()[1..].starts_with('(') => return Err("a substitution within an expansion"),
