@@ -180,7 +180,7 @@ impl<'a> Parser<'a> {
             match known {
                 // Such a value is never empty.
                 Some(value) if matches!(*operator, ":-" | "-" | ":?" | "?") => word.push_text(value),
-                _ if replaces && split != Atom::Split || replaces && !in_quotes => {
+                _ if replaces && (split != Atom::Split || !in_quotes) => {
                     self.source(Source::Either(name.to_owned(), given), word, in_quotes);
                 }
                 _ => word.atoms.push(split),
