@@ -80,7 +80,7 @@ impl Permission {
                 return Opinion::ask_plainer(why);
             }
             for file in command.files.iter().filter(|file| file.redirect && file.kind == Kind::Write) {
-                if file.paths.iter().all(|path| is_device(&path.real)) {
+                if file.paths.iter().all(|path| is_device(&path.real) || self.places.is_temp(&path.real)) {
                     continue;
                 }
                 match lists.allow.iter().find(|listed| self.opens(listed, file)) {
@@ -98,9 +98,10 @@ impl Permission {
             let passes = simple.wraps
                 && simple.base().is_none_or(|base| base != "find")
                 && simple.assigns.iter().all(|(name, _)| shell::environment::is_harmless(name));
+            let of_shell = simple.assigns.iter().all(|(name, _)| self.places.is_of_shell(name));
             match lists.allow.iter().find(covers) {
                 Some(listed) => by_rule = by_rule.or(Some(listed)),
-                None if passes || simple.words.is_empty() && simple.assigns.is_empty() => {}
+                None if passes || simple.words.is_empty() && of_shell => {}
                 None => no_rule = no_rule.or(Some(simple)),
             }
             if !passes && !self.only_reads(command) {
@@ -240,7 +241,7 @@ impl Permission {
 
 /// Whether an example is one that the rule matches.
 pub(super) fn example(rule: &CommandRule, list: RuleList, text: &str, places: &Places) -> bool {
-    let reading = shell::read(text, places.workdir(), places.home());
+    let reading = shell::read(text, &places.job());
     let mut commands = reading.commands.iter().filter(|command| !command.words.is_empty()).peekable();
     match list {
         RuleList::Allow if rule.is_any() => true,

@@ -53,7 +53,7 @@ pub struct About {
 impl About {
     /// Where commands may leave what nobody needs.
     fn temp(&self) -> PathBuf {
-        self.outputs.parent().unwrap_or(&self.outputs).join("tmp")
+        crate::permission::places::temp_of(&self.outputs)
     }
 }
 
