@@ -215,10 +215,10 @@ pub enum Msg {
         result: io::Result<()>,
     },
 
-    /// The rule of a yes for ever is in the user's file, or could not be put there.
-    RuleKept {
+    /// The rules of a yes for ever are in the user's file, or could not be put there.
+    RulesKept {
         ask: Ask,
-        rule: String,
+        rules: Vec<String>,
         kept: Result<PathBuf, String>,
         answer: Answer<Answered>,
     },
@@ -415,7 +415,7 @@ impl Actor for Supervisor {
             Msg::Lease { job, attempt, word } => state.lease(&job, attempt, word, now),
             Msg::Settle { job, attempt, call, judgement } => state.settle_ask(&job, attempt, call, judgement),
             Msg::Decide { what, decision, answer } => state.decide(&what, decision, answer),
-            Msg::RuleKept { ask, rule, kept, answer } => state.rule_kept(ask, rule, kept, answer, now),
+            Msg::RulesKept { ask, rules, kept, answer } => state.rules_kept(ask, rules, kept, answer, now),
             Msg::LinkLost { job, attempt } => state.link_lost(&job, attempt, now),
             Msg::Over(over) => state.over(*over, now),
             Msg::JobActorEnded { actor, why } => state.job_actor_ended(actor, &why),

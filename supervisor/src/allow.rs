@@ -24,6 +24,10 @@ pub fn flag(denied: &DeniedCall, workdir: Option<&Path>) -> Option<String> {
     if denied.source != Source::NoOneToAsk || !matches!(split_rule(tool), Ok((_, None))) {
         return None;
     }
+    if !denied.missing.is_empty() {
+        let flags: Vec<_> = denied.missing.iter().map(|rule| format!("--allow {}", word_of(rule))).collect();
+        return Some(flags.join(" "));
+    }
     let text = |key: &str| denied.input.0.get(key).and_then(|value| value.as_str());
     let spec = match tool {
         "Read" | "Edit" | "Write" => text("file_path").and_then(|path| place(path, workdir)),
@@ -141,7 +145,7 @@ mod tests {
         ] {
             let json = serde_json::json!({ key: value }).to_string();
             let input = serde_json::from_str(&json).expect("an object");
-            let denied = DeniedCall { tool: tool.to_owned(), input, source: Source::NoOneToAsk };
+            let denied = DeniedCall { tool: tool.to_owned(), input, source: Source::NoOneToAsk, missing: Vec::new() };
             assert_eq!(flag(&denied, Some(Path::new("/work"))).as_deref(), expected, "{tool} {value}");
             let by_ukai = DeniedCall { source: Source::Default, ..denied };
             assert_eq!(flag(&by_ukai, None), None, "no rule opens what ukai itself refuses");

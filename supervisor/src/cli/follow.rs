@@ -308,8 +308,8 @@ impl<'a> Follow<'a> {
         match client.ask(&Request::Decide { what, decision }).await {
             Ok(Response::Decided(answered)) => {
                 self.questions.taken();
-                if let Some((rule, file)) = &answered.kept {
-                    self.view.say(&format!("from now on by the rule `{rule}` in {}", file.display()));
+                if let Some((rules, file)) = &answered.kept {
+                    self.view.say(&format!("from now on by {} in {}", rules.join(", "), file.display()));
                 }
             }
             Ok(other) => return Err(unexpected(&other)),

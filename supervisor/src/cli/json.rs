@@ -318,6 +318,7 @@ mod tests {
             tool: "Bash".into(),
             input: serde_json::from_str(r#"{"command":"ls"}"#).expect("an object"),
             source: Source::NoOneToAsk,
+            missing: Vec::new(),
         }];
         let files_changed = vec![FileChange { path: "/w/a".into(), change: Change::Created }];
         let text = "done\n".to_owned();

@@ -139,7 +139,7 @@ pub enum Msg {
         call: String,
         tool: String,
         judgement: Judgement,
-        granted: Option<String>,
+        granted: Vec<String>,
     },
     Stop(Stop),
     /// The grace of a stop is over.

@@ -7,11 +7,13 @@
 #![deny(clippy::disallowed_methods)]
 
 mod call;
+mod missing;
 mod words;
 
 use ukai_protocol::policy::{RuleList, Source};
 
 use call::{Call, Command, File};
+use missing::Missing;
 use words::{is_device, named, suspects_in, words_of};
 
 use super::command::{CommandRule, Hit};
@@ -71,7 +73,8 @@ impl Permission {
     fn allowed(&self, lists: &Lists, call: &Call) -> Opinion {
         let mut by_rule = None;
         let mut any = false;
-        let (mut no_rule, mut not_only_read) = (None, None);
+        let mut missing = Missing::default();
+        let mut not_only_read = None;
         for command in &call.commands {
             let simple = &command.simple;
             any |= !simple.words.is_empty() || !command.files.is_empty();
@@ -89,7 +92,8 @@ impl Permission {
                         not_only_read = not_only_read.or(Some(simple));
                     }
                     None => {
-                        return Opinion::ask(format!("no rule allows writing {}", file.shown));
+                        missing.write(file);
+                        not_only_read = not_only_read.or(Some(simple));
                     }
                 }
             }
@@ -102,19 +106,18 @@ impl Permission {
             match lists.allow.iter().find(covers) {
                 Some(listed) => by_rule = by_rule.or(Some(listed)),
                 None if passes || simple.words.is_empty() && of_shell => {}
-                None => no_rule = no_rule.or(Some(simple)),
+                None => missing.run(simple),
             }
             if !passes && !self.only_reads(command) {
                 not_only_read = not_only_read.or(Some(simple));
             }
         }
-        match (by_rule, no_rule, not_only_read) {
-            (Some(listed), None, _) => Opinion::allow(listed.source(RuleList::Allow)),
-            (_, _, None) if any => Opinion::allow(Source::Classifier),
-            (_, Some(simple), _) | (_, _, Some(simple)) => {
-                Opinion::ask(format!("no rule allows {} for `Bash`", named(simple)))
-            }
-            _ => Opinion::ask("there is no command in it".to_owned()),
+        match (by_rule, not_only_read) {
+            (Some(listed), _) if missing.is_empty() => Opinion::allow(listed.source(RuleList::Allow)),
+            (_, None) if any => Opinion::allow(Source::Classifier),
+            _ if !any => Opinion::ask("there is no command in it".to_owned()),
+            // A rule covers what nothing else needs: a line of assignments alone, say.
+            _ => missing.ask(),
         }
     }
 

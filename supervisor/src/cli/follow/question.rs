@@ -189,6 +189,7 @@ mod tests {
             input: serde_json::from_str(r#"{"command":"echo a\necho \u001b[2Jb"}"#).expect("an object"),
             rule: None,
             why: "no rule allows it".to_owned(),
+            missing: Vec::new(),
             deadline_ms: 0,
         };
         let text = shown(&JobId::from_random([0; 5]), &ask);
