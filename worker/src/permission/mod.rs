@@ -244,6 +244,8 @@ impl Permission {
             {
                 Opinion::allow(Source::Default)
             }
+            // They reach what the job itself has started, which was judged then, and nothing else.
+            None if is_of_own_commands(tool) => Opinion::allow(Source::Default),
             None => Opinion::ask(format!("no rule allows {shown} for `{tool}`")),
         }
     }
@@ -289,6 +291,10 @@ const OF_GIT: &str = "belongs to git, and no tool writes there. Go on without it
 
 fn is_write(tool: &str) -> bool {
     matches!(tool, "Write" | "Edit")
+}
+
+fn is_of_own_commands(tool: &str) -> bool {
+    matches!(tool, "BashOutput" | "KillShell")
 }
 
 fn policy_error(place: &str) -> Judgement {

@@ -445,5 +445,25 @@ fn only_a_rule_without_brackets_hides_a_tool() {
     check(&permission, "Grep", ".", "deny Grep");
 }
 
+#[test]
+fn what_reaches_only_what_the_job_started_needs_no_rule() {
+    let world = World::new();
+    for (allow, ask, deny, tool, expected) in [
+        (&["Bash"][..], &[][..], &[][..], "BashOutput", "allow"),
+        (&["Bash(make:*)"], &[], &[], "KillShell", "allow"),
+        // What only reads runs without a rule, in the background too.
+        (&[], &[], &[], "BashOutput", "allow"),
+        (&["BashOutput"], &[], &[], "BashOutput", "allow BashOutput"),
+        (&["Bash"], &["KillShell"], &[], "KillShell", "no_one"),
+        (&["Bash"], &[], &["BashOutput"], "BashOutput", "deny BashOutput"),
+    ] {
+        let permission = world.permission(&world.rules(allow, ask, deny), "work");
+        assert_eq!(word(&permission.judge(tool, &Json::default())), expected, "{tool}: {allow:?} {ask:?} {deny:?}");
+    }
+    let mut disabled = world.rules(&["Bash"], &[], &[]);
+    disabled.disabled_tools = vec!["KillShell".to_owned()];
+    assert_eq!(word(&world.permission(&disabled, "work").judge("KillShell", &Json::default())), "default");
+}
+
 mod corpus;
 mod fuzz;
