@@ -331,13 +331,13 @@ impl Listed {
 impl Lists {
     fn parse(policy: &Policy) -> Result<Self, String> {
         let list = |name: &str, rules: &[policy::Rule]| {
-            let read = |(at, rule): (usize, &policy::Rule)| match Rule::parse(&rule.text) {
+            let read = |rule: &policy::Rule| match Rule::parse(&rule.text) {
                 Ok(parsed) => {
                     Ok(Listed { rule: parsed, text: rule.text.clone(), base: Place::new(&rule.base), elsewhere: None })
                 }
-                Err(bad) => Err(format!("rules.{name}[{at}] in {}: {bad}", rule.base.display())),
+                Err(bad) => Err(format!("among the {name} rules of {}: {bad}", rule.base.display())),
             };
-            rules.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()
+            rules.iter().map(read).collect::<Result<Vec<_>, _>>()
         };
         let lists = Lists {
             deny: list("deny", &policy.deny)?,
@@ -354,8 +354,8 @@ impl Lists {
             ("ask", RuleList::Ask, &policy.ask, &self.ask),
             ("allow", RuleList::Allow, &policy.allow, &self.allow),
         ] {
-            for (at, (written, listed)) in written.iter().zip(read).enumerate() {
-                let place = || format!("rules.{name}[{at}] `{}`", listed.text);
+            for (written, listed) in written.iter().zip(read) {
+                let place = || format!("the {name} rule `{}`", listed.text);
                 let examples = written.match_examples.iter().map(|example| (example, true));
                 let counter = written.not_match_examples.iter().map(|example| (example, false));
                 for (example, wanted) in examples.chain(counter) {

@@ -402,8 +402,8 @@ fn a_policy_that_does_not_load_denies_everything_and_says_where() {
     covered.allow[1].not_match_examples = vec!["cd x && ls".to_owned(), "(ls; ls -l) | ls".to_owned()];
     for (policy, place) in [
         (named, "policy.yaml:3:1"),
-        (world.rules(&["Read", "Raed"], &[], &[]), "rules.allow[1]"),
-        (world.rules(&["Read"], &["Read("], &[]), "rules.ask[0]"),
+        (world.rules(&["Read", "Raed"], &[], &[]), "among the allow rules of "),
+        (world.rules(&["Read"], &["Read("], &[]), "among the ask rules of "),
         (example, "does not match the example `lib/x`"),
         (counter, "matches the example `src/.ENV`"),
         (shell, "does not match the example `ls; echo rm x`"),
