@@ -1,10 +1,12 @@
 //! What confines the commands of a job here, and what follows where something is missing.
 
 use ukai_protocol::one_shot::{SandboxAnswer, SandboxRequest};
+use ukai_protocol::policy::Sandbox;
 
 use super::{Fact, bad, fact, origin_of};
 use crate::cli::one_shot;
 use crate::policy_file::Traced;
+use crate::policy_file::sandbox::{described, missing};
 
 const TOPIC: &str = "sandbox";
 
@@ -13,14 +15,17 @@ pub(super) async fn facts(traced: &Traced) -> Vec<Fact> {
     let off = (!sandbox.on).then(|| {
         bad(TOPIC, "policy", "off: what a model starts may do all that you may; write `sandbox: on`", origin_of(traced))
     });
+    let is_usual = !sandbox.on || *sandbox == Sandbox::default();
+    let opened = (!is_usual).then(|| fact(TOPIC, "policy", described(sandbox), origin_of(traced)));
+    let missing = missing(sandbox).into_iter().map(|gone| bad(TOPIC, "missing", gone, origin_of(traced)));
     let facts = match one_shot::ask(&["sandbox"], &SandboxRequest { network: sandbox.network }).await {
-        Ok(answer) => described(&answer, sandbox.on),
+        Ok(answer) => of_kernel(&answer, sandbox.on),
         Err(failure) => vec![bad(TOPIC, "kernel", failure.text, "")],
     };
-    off.into_iter().chain(facts).collect()
+    off.into_iter().chain(opened).chain(missing).chain(facts).collect()
 }
 
-fn described(answer: &SandboxAnswer, on: bool) -> Vec<Fact> {
+fn of_kernel(answer: &SandboxAnswer, on: bool) -> Vec<Fact> {
     let SandboxAnswer { landlock_abi: abi, landlock_abi_min: min, namespaces, seccomp, bash, bash_places, .. } = answer;
     let landlock = match abi {
         0 => bad(TOPIC, "landlock", "no: this kernel has none, or it is switched off", FILES),
@@ -119,7 +124,7 @@ mod tests {
             ("off", answer(), false, "commands", true, "run unconfined"),
             ("no bash", SandboxAnswer { bash: None, ..answer() }, true, "bash", false, "/bin/bash, /usr/bin/bash"),
         ] {
-            let facts = described(&answer, on);
+            let facts = of_kernel(&answer, on);
             let fact = facts.iter().find(|fact| fact.key == key).unwrap_or_else(|| panic!("{quirk}: no {key}"));
             assert!(fact.sound == sound && fact.value.contains(value), "{quirk}: {}", fact.value);
         }
