@@ -100,7 +100,10 @@ pub(super) fn page(
         shown += 1;
     }
     if shown == 0 {
-        return Err(Stopped::Invalid(format!("Read {named}: it has {}; there is no line {offset}.", counted(number, "line"))));
+        return Err(Stopped::Invalid(format!(
+            "Read {named}: it has {}; there is no line {offset}.",
+            counted(number, "line")
+        )));
     }
     Ok(out)
 }
