@@ -39,7 +39,7 @@ pub(crate) async fn doctor(context: &Context) -> Result<u8, Failure> {
     let traced = policy_file::load(None, &mut Vec::new());
     let (policy, loads) = policy(context, &traced).await;
     facts.extend(policy);
-    facts.extend(sandbox::facts(&traced).await);
+    facts.extend(sandbox::facts(context, &traced).await);
     facts.extend(places(context));
     facts.extend(server(context).await);
     facts.extend(kernel());

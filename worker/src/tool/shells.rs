@@ -2,7 +2,7 @@
 //! background.
 
 mod confine;
-mod environment;
+pub mod environment;
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,16 +1,19 @@
 //! What confines the commands of a job here, and what follows where something is missing.
 
+use std::path::PathBuf;
+
 use ukai_protocol::one_shot::{SandboxAnswer, SandboxRequest};
 use ukai_protocol::policy::Sandbox;
 
 use super::{Fact, bad, fact, origin_of};
+use crate::cli::context::Context;
 use crate::cli::one_shot;
 use crate::policy_file::Traced;
 use crate::policy_file::sandbox::{described, missing};
 
 const TOPIC: &str = "sandbox";
 
-pub(super) async fn facts(traced: &Traced) -> Vec<Fact> {
+pub(super) async fn facts(context: &Context, traced: &Traced) -> Vec<Fact> {
     let sandbox = &traced.policy.sandbox;
     let off = (!sandbox.on).then(|| {
         bad(TOPIC, "policy", "off: what a model starts may do all that you may; write `sandbox: on`", origin_of(traced))
@@ -18,7 +21,8 @@ pub(super) async fn facts(traced: &Traced) -> Vec<Fact> {
     let is_usual = !sandbox.on || *sandbox == Sandbox::default();
     let opened = (!is_usual).then(|| fact(TOPIC, "policy", described(sandbox), origin_of(traced)));
     let missing = missing(sandbox).into_iter().map(|gone| bad(TOPIC, "missing", gone, origin_of(traced)));
-    let facts = match one_shot::ask(&["sandbox"], &SandboxRequest { network: sandbox.network }).await {
+    let request = SandboxRequest { sandbox: sandbox.clone(), workdir: context.current_folder.clone() };
+    let facts = match one_shot::ask(&["sandbox"], &request).await {
         Ok(answer) => of_kernel(&answer, sandbox.on),
         Err(failure) => vec![bad(TOPIC, "kernel", failure.text, "")],
     };
@@ -44,14 +48,34 @@ fn of_kernel(answer: &SandboxAnswer, on: bool) -> Vec<Fact> {
             bad(TOPIC, "bash", why, "a command is judged as bash reads it")
         }
     };
-    vec![
+    let facts = [
         landlock,
         granted("namespaces", namespaces, "keep `.git` and what rules deny as they are, and end whole trees"),
         granted("seccomp", seccomp, "keeps sockets closed, and the ways out"),
         commands(answer, on),
         bash,
-    ]
+    ];
+    facts.into_iter().chain(programs(&answer.hidden_programs)).collect()
 }
+
+/// A program that is there for its owner and not for a job would be looked for in vain.
+fn programs(hidden: &[PathBuf]) -> Option<Fact> {
+    let first = hidden.first()?;
+    let mut shown: Vec<_> = hidden.iter().take(HIDDEN_SHOWN_MAX).map(|path| path.display().to_string()).collect();
+    if hidden.len() > shown.len() {
+        shown.push(format!("{} more", hidden.len() - shown.len()));
+    }
+    let why = format!(
+        "commands do not see the programs in {}; where a job needs them, open where they really lie: \
+         `sandbox: {{read: [\"{}\"]}}`",
+        shown.join(", "),
+        first.parent().unwrap_or(first).display()
+    );
+    Some(bad(TOPIC, "PATH", why, "the environment of this terminal"))
+}
+
+/// Some systems put dozens of another one's folders there.
+const HIDDEN_SHOWN_MAX: usize = 5;
 
 const FILES: &str = "holds what commands read and write";
 
@@ -90,6 +114,7 @@ mod tests {
             seccomp: Ok(()),
             entered: Ok(Vec::new()),
             bash: Some("/bin/bash".into()),
+            hidden_programs: Vec::new(),
             bash_places: vec!["/bin/bash".into(), "/usr/bin/bash".into()],
         }
     }
@@ -122,6 +147,14 @@ mod tests {
                 "unless its policy says `sandbox: off`: no Landlock",
             ),
             ("off", answer(), false, "commands", true, "run unconfined"),
+            (
+                "shims",
+                SandboxAnswer { hidden_programs: vec!["/h/.asdf/shims".into(), "/h/.bun/bin".into()], ..answer() },
+                true,
+                "PATH",
+                false,
+                "in /h/.asdf/shims, /h/.bun/bin; where a job needs them, open where they really lie: `sandbox: {read: [\"/h/.asdf\"]}`",
+            ),
             ("no bash", SandboxAnswer { bash: None, ..answer() }, true, "bash", false, "/bin/bash, /usr/bin/bash"),
         ] {
             let facts = of_kernel(&answer, on);
