@@ -115,7 +115,8 @@ pub(super) async fn check_flags(context: &Context, flags: &Flags) -> Result<(), 
         let rule = self::rules(&policy, fault.list).get(fault.at).map(|rule| &*rule.text).unwrap_or_default();
         format!("--{} '{rule}': {}", fault.list.as_str(), fault.why)
     });
-    let told = told.chain(answer.broken.iter().cloned().filter(|_| answer.faults.is_empty())).collect::<Vec<_>>();
+    let whole = answer.broken.iter().filter(|_| answer.faults.is_empty()).cloned();
+    let told = told.chain(whole).collect::<Vec<_>>();
     if told.is_empty() { Ok(()) } else { Err(Failure::usage(told.join("; "))) }
 }
 
