@@ -1,5 +1,6 @@
 //! What a supervisor is started with: everything resolved, so that nothing below reads a configuration file.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use ukai_protocol::lease::{Prices, Timeouts, Wire};
 use ukai_protocol::secret::Secret;
 use ukai_protocol::secret::fingerprint::Fingerprints;
 
+use crate::config::url;
 use crate::route::account::Rates;
 
 #[derive(Clone, Debug)]
@@ -46,6 +48,13 @@ impl Settings {
     #[must_use]
     pub fn fingerprints(&self) -> Fingerprints {
         self.notify.fingerprints(self.providers.iter().filter_map(|provider| provider.key.as_ref()))
+    }
+
+    /// Where providers are reached; each once, in order.
+    #[must_use]
+    pub fn ports(&self) -> Vec<u16> {
+        let ports: BTreeSet<u16> = self.providers.iter().filter_map(|provider| url::port(&provider.url)).collect();
+        ports.into_iter().collect()
     }
 }
 

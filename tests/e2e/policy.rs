@@ -284,7 +284,7 @@ fn what_a_job_will_lack_is_told_as_it_is_submitted() {
 #[test]
 fn doctor_says_what_confines_commands() {
     let mut home = Home::new();
-    for key in ["landlock", "namespaces", "seccomp", "commands", "bash"] {
+    for key in ["landlock", "namespaces", "seccomp", "commands", "workers", "bash"] {
         assert!(of_sandbox(&home, key).is_some(), "{key}");
     }
     // Whatever this machine has: what follows is one of the two.
@@ -298,6 +298,8 @@ fn doctor_says_what_confines_commands() {
         assert!(!ok && landlock.starts_with("no: "), "{landlock}");
         let (ok, commands) = of_sandbox(&home, "commands").expect("a fact");
         assert!(!ok && commands.contains("no job with commands starts") && commands.contains("Landlock"), "{commands}");
+        let (ok, workers) = of_sandbox(&home, "workers").expect("a fact");
+        assert!(!ok && workers.starts_with("confine themselves, without: which files"), "{workers}");
         if !has_namespaces {
             let (ok, namespaces) = of_sandbox(&home, "namespaces").expect("a fact");
             assert!(!ok && namespaces.contains("unshare"), "{namespaces}");

@@ -17,6 +17,7 @@ use ukai_protocol::session::Welcome;
 use crate::context::tokens;
 use crate::host::Host;
 use crate::http::{Http, SetupError};
+use crate::launcher::Launcher;
 use crate::permission::Permission;
 use crate::provider::classify::Failure;
 use crate::provider::wire::{Definition, Request};
@@ -46,6 +47,8 @@ pub struct Deps {
     pub outputs: PathBuf,
     pub mask: Arc<Mask>,
     pub shells: Arc<Shells>,
+    /// What runs the owner's commands, for a job that names any.
+    pub launcher: Option<Arc<Launcher>>,
     pub seen: Arc<Seen>,
     /// What system prompt aside every call carries besides the window, in tokens.
     pub tools_tokens: u64,
@@ -87,7 +90,12 @@ fn bind(spec: &JobSpec, home: &Path, outputs: &Path, granted: &[String]) -> Arc<
 
 impl Deps {
     /// The real ones, for the job that this worker was welcomed with, as its log left it.
-    pub fn new(welcome: &Welcome, state: &RunState, host: Host) -> Result<Self, SetupError> {
+    pub fn new(
+        welcome: &Welcome,
+        state: &RunState,
+        host: Host,
+        launcher: Option<Arc<Launcher>>,
+    ) -> Result<Self, SetupError> {
         let spec = &welcome.spec;
         let judge = Judge::new(spec, &welcome.outputs, state.granted.clone());
         let permission = judge.permission();
@@ -115,6 +123,7 @@ impl Deps {
             mask,
             shells: Arc::new(Shells::new(host, about)),
             seen: Arc::new(Seen::recalled(&state.seen)),
+            launcher,
             tools_tokens,
         })
     }

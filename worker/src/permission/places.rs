@@ -114,6 +114,12 @@ impl Places {
         [&self.workdir, &self.outputs].into_iter().chain(named).map(|place| place.real.as_path())
     }
 
+    /// What `//` and `~/` allow rules open, links followed, and whether for writing. It may be a file, or not be there yet.
+    pub fn named_roots(&self) -> impl Iterator<Item = (&Path, bool)> {
+        let writes = |named: &Named| ["Edit", "Write"].iter().any(|tool| named.rule.governs(tool));
+        self.named.iter().map(move |named| (named.prefix.real.as_path(), writes(named)))
+    }
+
     /// The roots of this tool as a model should name them.
     #[must_use]
     pub fn shown(&self, tool: &str) -> Vec<String> {

@@ -82,15 +82,35 @@ pub(super) fn forbid(network: Network, has_namespaces: bool) -> io::Result<()> {
     seccompiler::apply_filter(&unknown_calls().map_err(|error| failed(&error))?).map_err(|error| failed(&error))
 }
 
+/// The same for the worker, which has nothing left to execute, to fork or to listen for.
+pub(super) fn forbid_to_worker() -> io::Result<()> {
+    let failed = |error: &dyn std::fmt::Display| io::Error::other(format!("seccomp: {error}"));
+    seccompiler::apply_filter(&workers_program().map_err(|error| failed(&error))?).map_err(|error| failed(&error))?;
+    seccompiler::apply_filter(&unknown_calls().map_err(|error| failed(&error))?).map_err(|error| failed(&error))
+}
+
+fn workers_program() -> Result<BpfProgram, seccompiler::BackendError> {
+    let mut rules = for_all()?;
+    let listening = [libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4];
+    for call in listening.into_iter().chain([libc::SYS_execve, libc::SYS_execveat]) {
+        rules.insert(call, Vec::new());
+    }
+    #[cfg(target_arch = "x86_64")]
+    for call in [libc::SYS_fork, libc::SYS_vfork] {
+        rules.insert(call, Vec::new());
+    }
+    // What is no thread is a process.
+    let is_process =
+        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(libc::CLONE_THREAD as u64), 0)?;
+    rules.entry(libc::SYS_clone).or_default().push(SeccompRule::new(vec![is_process])?);
+    // Its supervisor, its provider, and whoever knows the addresses of names.
+    let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    rules.insert(libc::SYS_socket, vec![domain_is_not(&families)?]);
+    compiled(rules, libc::EPERM)
+}
+
 fn program(network: Network, has_namespaces: bool, errno: i32) -> Result<BpfProgram, seccompiler::BackendError> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = FORBIDDEN.into_iter().map(|call| (call, Vec::new())).collect();
-    let domain_is_not = |domains: &[i32]| {
-        let conditions = domains.iter().map(|domain| {
-            let domain = u64::try_from(*domain).unwrap_or(u64::MAX);
-            SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, domain)
-        });
-        SeccompRule::new(conditions.collect::<Result<Vec<_>, _>>()?)
-    };
+    let mut rules = for_all()?;
     // A path of a Unix socket is outside of Landlock: whoever listens there (docker, an agent of keys) acts for its owner.
     match network {
         Network::Off => rules.insert(libc::SYS_socket, Vec::new()),
@@ -98,6 +118,28 @@ fn program(network: Network, has_namespaces: bool, errno: i32) -> Result<BpfProg
             rules.insert(libc::SYS_socket, vec![domain_is_not(&[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK])?])
         }
     };
+    if !has_namespaces {
+        // What others are named by, and what outlives its maker.
+        for call in [libc::SYS_shmget, libc::SYS_semget, libc::SYS_msgget, libc::SYS_mq_open] {
+            rules.insert(call, Vec::new());
+        }
+        for call in [
+            libc::SYS_sched_setaffinity,
+            libc::SYS_sched_setscheduler,
+            libc::SYS_sched_setparam,
+            libc::SYS_sched_setattr,
+        ] {
+            rules.insert(call, vec![not_itself(0)?]);
+        }
+    }
+    compiled(rules, errno)
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// What commands and worker have in common.
+fn for_all() -> Result<Rules, seccompiler::BackendError> {
+    let mut rules: Rules = FORBIDDEN.into_iter().map(|call| (call, Vec::new())).collect();
     // A pair has no address.
     rules.insert(libc::SYS_socketpair, vec![domain_is_not(&[libc::AF_UNIX])?]);
     let flag = |argument| {
@@ -119,28 +161,27 @@ fn program(network: Network, has_namespaces: bool, errno: i32) -> Result<BpfProg
     };
     // Of itself a process may ask and lower its limits, of no other: a limit of processor time kills. Its init it could
     // leave without descriptors.
-    let not_itself = |argument| {
-        SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?])
-    };
     rules.insert(libc::SYS_prlimit64, vec![not_itself(0)?]);
     rules.insert(libc::SYS_setpriority, vec![not_itself(1)?]);
     rules.insert(libc::SYS_ioprio_set, vec![not_itself(1)?]);
-    if !has_namespaces {
-        // What others are named by, and what outlives its maker.
-        for call in [libc::SYS_shmget, libc::SYS_semget, libc::SYS_msgget, libc::SYS_mq_open] {
-            rules.insert(call, Vec::new());
-        }
-        for call in [
-            libc::SYS_sched_setaffinity,
-            libc::SYS_sched_setscheduler,
-            libc::SYS_sched_setparam,
-            libc::SYS_sched_setattr,
-        ] {
-            rules.insert(call, vec![not_itself(0)?]);
-        }
-    }
     // Typing into the terminal of somebody else.
     rules.insert(libc::SYS_ioctl, vec![ioctl(libc::TIOCSTI)?, ioctl(libc::TIOCLINUX)?]);
+    Ok(rules)
+}
+
+fn domain_is_not(domains: &[i32]) -> Result<SeccompRule, seccompiler::BackendError> {
+    let conditions = domains.iter().map(|domain| {
+        let domain = u64::try_from(*domain).unwrap_or(u64::MAX);
+        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, domain)
+    });
+    SeccompRule::new(conditions.collect::<Result<Vec<_>, _>>()?)
+}
+
+fn not_itself(argument: u8) -> Result<SeccompRule, seccompiler::BackendError> {
+    SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?])
+}
+
+fn compiled(rules: Rules, errno: i32) -> Result<BpfProgram, seccompiler::BackendError> {
     let errno = SeccompAction::Errno(errno.cast_unsigned());
     let arch = std::env::consts::ARCH.try_into()?;
     let filter: BpfProgram = SeccompFilter::new(rules, SeccompAction::Allow, errno, arch)?.try_into()?;

@@ -6,9 +6,10 @@ pub mod environment;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ukai_protocol::id::JobId;
@@ -29,11 +30,14 @@ pub const SHELLS: [&str; 4] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bas
 pub struct Shells {
     /// None: in a process that starts no commands.
     host: Option<(Host, About)>,
+    /// What every command finds in its environment, known at the first.
+    env: OnceLock<Vec<(String, String)>>,
     started: AtomicU64,
     /// Numbers of commands in the background, up to the last that was given out.
     named: AtomicU64,
     /// Up to here they are of earlier processes of this job: what those had started has ended with them.
     named_before: u64,
+    opened: OnceLock<Vec<PathBuf>>,
     background: Mutex<BTreeMap<String, Arc<Background>>>,
 }
 
@@ -69,8 +73,15 @@ impl Shells {
     /// For a process that starts no commands.
     #[must_use]
     pub fn none() -> Self {
-        let (started, named) = (AtomicU64::new(0), AtomicU64::new(0));
-        Shells { host: None, started, named, named_before: 0, background: Mutex::new(BTreeMap::new()) }
+        Shells {
+            host: None,
+            env: OnceLock::new(),
+            started: AtomicU64::new(0),
+            named: AtomicU64::new(0),
+            named_before: 0,
+            opened: OnceLock::new(),
+            background: Mutex::new(BTreeMap::new()),
+        }
     }
 
     /// From TERM to KILL.
@@ -86,7 +97,7 @@ impl Shells {
         self.enter()?;
         let (host, about) = self.host.as_ref().ok_or(NO_HOST)?;
         let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut env = environment::of(about, &about.temp());
+        let mut env = self.env.get_or_init(|| environment::of(about, &about.temp())).clone();
         env.push((tree::MARK.to_owned(), format!("{}/{number}", about.job)));
         let args = ["bash", "--noprofile", "--norc", "-c", command].map(str::to_owned).to_vec();
         let workdir = about.permission.places().real_workdir().to_owned();
@@ -107,9 +118,29 @@ impl Shells {
     pub fn enter(&self) -> Result<Held, String> {
         let (host, about) = self.host.as_ref().ok_or(NO_HOST)?;
         let temp = about.temp();
-        let made = ukai_protocol::disk::create_dir(&temp);
-        made.map_err(|error| format!("the job's folder for temporary files, {}: {error}", temp.display()))?;
-        host.enter(|| confine::of(about, &temp))
+        // Nothing in it outlives the job, so nothing is made durable; an earlier command has made it, or even removed it.
+        if let Err(error) = ukai_protocol::disk::create_dir_within(&temp)
+            && !temp.is_dir()
+        {
+            return Err(format!("the job's folder for temporary files, {}: {error}", temp.display()));
+        }
+        host.enter(|| confine::of(about, &temp, self.opened()))
+    }
+
+    /// What commands may read besides workdir and outputs. Looked up once: a worker that has confined itself could not.
+    pub fn opened(&self) -> &[PathBuf] {
+        self.opened.get_or_init(|| self.host.as_ref().map(|(_, about)| confine::opened(about)).unwrap_or_default())
+    }
+
+    /// The folder for temporary files, made beforehand for a worker that may soon make none there. It needs to survive no
+    /// crash, so that nothing is synced.
+    pub fn make_temp(&self) -> io::Result<Option<PathBuf>> {
+        let Some((_, about)) = &self.host else { return Ok(None) };
+        let temp = about.temp();
+        match std::fs::DirBuilder::new().mode(0o700).create(&temp) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(Some(temp)),
+        }
     }
 
     /// Takes a command into the background and names it, as no other of this job was ever named: the model may still ask
@@ -185,8 +216,11 @@ impl Shells {
 
     /// The end of the host, and of everything with it; nothing can be started any more. Blocks until it is gone.
     pub fn close(&self) {
-        if let Some((host, _)) = &self.host {
-            host.close();
+        let Some((host, about)) = &self.host else { return };
+        host.close();
+        if !self.has_started() {
+            // Nobody has put anything there. One that is not there, or that cannot be removed, hurts nobody.
+            let _ = std::fs::remove_dir(about.temp());
         }
     }
 

@@ -17,19 +17,13 @@ const LOOK_ENTRIES_MAX: usize = 20_000;
 const LOOK_DEPTH_MAX: usize = 6;
 
 /// None: the policy says `sandbox: off`.
-pub(super) fn of(about: &About, temp: &Path) -> Option<Confine> {
+pub(super) fn of(about: &About, temp: &Path, opened: &[PathBuf]) -> Option<Confine> {
     let sandbox = &about.spec.policy.sandbox;
     if !sandbox.on {
         return None;
     }
-    let places = about.permission.places();
-    let workdir = places.real_workdir();
-    let mut read = vec![about.outputs.clone()];
-    for name in TOOLCHAINS {
-        read.extend(without_credentials(&places.home().join(name)));
-    }
-    read.extend(git_folders(workdir));
-    read.extend(sandbox.read.iter().cloned());
+    let workdir = about.permission.places().real_workdir();
+    let read = [about.outputs.clone()].into_iter().chain(opened.iter().cloned()).collect();
     let mut write = vec![workdir.to_owned(), temp.to_owned()];
     write.extend(sandbox.write.iter().cloned());
     let (mut protect, mut hide) = about.permission.closed_to_commands(LOOK_ENTRIES_MAX, LOOK_DEPTH_MAX);
@@ -40,6 +34,16 @@ pub(super) fn of(about: &About, temp: &Path) -> Option<Confine> {
     hide.extend(state.and_then(|below| below.components().next()).map(|first| workdir.join(first)));
     protect.retain(|path| !hide.contains(path));
     Some(Confine { network: sandbox.network, read, write, protect, hide })
+}
+
+/// What they may read besides workdir and outputs.
+pub(super) fn opened(about: &About) -> Vec<PathBuf> {
+    let places = about.permission.places();
+    let mut read: Vec<PathBuf> =
+        TOOLCHAINS.iter().flat_map(|name| without_credentials(&places.home().join(name))).collect();
+    read.extend(git_folders(places.real_workdir()));
+    read.extend(about.spec.policy.sandbox.read.iter().cloned());
+    read
 }
 
 /// A folder, or where credentials lie in it, all else that does.
