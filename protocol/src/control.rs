@@ -179,6 +179,8 @@ pub enum Response {
         /// What was queued, in the order sent.
         ids: Vec<JobId>,
         batch: Option<Joined>,
+        /// What a person should know of them that only the server does.
+        notes: Vec<String>,
     },
     Jobs {
         /// In the order of submission.

@@ -5,6 +5,7 @@
 mod ack;
 mod aimock;
 mod ask;
+mod background;
 mod bad_input;
 mod batch;
 mod breaker;

@@ -112,6 +112,7 @@ impl Deps {
             outputs: welcome.outputs.clone(),
             env: welcome.env.clone(),
             grace: Duration::from_millis(welcome.term_grace_ms),
+            calls_before: state.progress.used.tool_calls,
         };
         let mask = Arc::new(Mask::new(welcome.secrets.clone()));
         Ok(Deps {

@@ -6,7 +6,6 @@
 pub(in crate::cli) mod ground;
 mod list;
 mod masking;
-mod tools;
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,10 @@
 //! `ukai show JOB`: where it stands, why, and what it said.
 
+use std::path::Path;
+
 use ukai_protocol::command::command;
 use ukai_protocol::control::{JobResult, JobRow};
+use ukai_protocol::event::{Change, FileChange};
 use ukai_protocol::job::{JobStatus, Outcome};
 
 use super::client::Client;
@@ -13,6 +16,7 @@ use crate::allow;
 use crate::resume;
 use crate::store::spec_file::{self, Loaded};
 
+const CHANGED_SHOWN_MAX: usize = 10;
 const DENIED_SHOWN_MAX: usize = 20;
 const TOOL_CHARS_MAX: usize = 64;
 const PROMPT_CHARS_MAX: usize = 200;
@@ -114,6 +118,22 @@ fn text(context: &Context, row: &JobRow, result: &JobResult) -> String {
     }
     let hidden = result.denied.len().saturating_sub(DENIED_SHOWN_MAX);
     line("denied", if hidden > 0 { format!("and {hidden} more") } else { String::new() });
+    for FileChange { path, change } in result.files_changed.iter().take(CHANGED_SHOWN_MAX) {
+        let path = workdir
+            .as_deref()
+            .and_then(|workdir| Path::new(path).strip_prefix(workdir).ok())
+            .unwrap_or(Path::new(path));
+        let change = match change {
+            Change::Created => "created",
+            Change::Modified => "modified",
+        };
+        line(change, path.display().to_string());
+    }
+    let hidden = result.files_changed.len().saturating_sub(CHANGED_SHOWN_MAX);
+    line(
+        "files",
+        if hidden > 0 { format!("and {hidden} more were changed; --output json names all") } else { String::new() },
+    );
     let said = print::clean(result.text.trim_end());
     let said = if said.is_empty() { said } else { format!("\n{said}\n") };
     table::columns(&lines) + &said

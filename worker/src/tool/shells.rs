@@ -2,7 +2,7 @@
 //! background.
 
 mod confine;
-mod environment;
+pub mod environment;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -33,6 +33,10 @@ pub struct Shells {
     /// What every command finds in its environment, known at the first.
     env: OnceLock<Vec<(String, String)>>,
     started: AtomicU64,
+    /// Numbers of commands in the background, up to the last that was given out.
+    named: AtomicU64,
+    /// Up to here they are of earlier processes of this job: what those had started has ended with them.
+    named_before: u64,
     opened: OnceLock<Vec<PathBuf>>,
     background: Mutex<BTreeMap<String, Arc<Background>>>,
 }
@@ -48,6 +52,8 @@ pub struct About {
     pub env: Vec<(String, String)>,
     /// From TERM to KILL.
     pub grace: Duration,
+    /// How many calls the log knows: no more commands can have been named before.
+    pub calls_before: u64,
 }
 
 impl About {
@@ -60,7 +66,8 @@ impl About {
 impl Shells {
     #[must_use]
     pub fn new(host: Host, about: About) -> Self {
-        Shells { host: Some((host, about)), ..Shells::none() }
+        let named_before = about.calls_before;
+        Shells { host: Some((host, about)), named: AtomicU64::new(named_before), named_before, ..Shells::none() }
     }
 
     /// For a process that starts no commands.
@@ -70,6 +77,8 @@ impl Shells {
             host: None,
             env: OnceLock::new(),
             started: AtomicU64::new(0),
+            named: AtomicU64::new(0),
+            named_before: 0,
             opened: OnceLock::new(),
             background: Mutex::new(BTreeMap::new()),
         }
@@ -134,7 +143,8 @@ impl Shells {
         }
     }
 
-    /// Takes a command into the background and names it.
+    /// Takes a command into the background and names it, as no other of this job was ever named: the model may still ask
+    /// for one of an earlier process.
     pub fn keep(&self, running: Running, outputs: &Path) -> Result<String, String> {
         let mut background = self.background();
         background.retain(|_, shell| !shell.is_over_and_told());
@@ -145,9 +155,9 @@ impl Shells {
                 "{BACKGROUND_MAX} commands are in the background already ({names}); read or end one of them first"
             ));
         }
-        let name = format!("bash_{}", self.started.load(Ordering::Relaxed));
         let shell = Background::listen(running, outputs, self.grace())
             .map_err(|error| format!("the command could not be listened to and was ended: {error}"))?;
+        let name = format!("{NAMES}{}", self.named.fetch_add(1, Ordering::Relaxed) + 1);
         background.insert(name.clone(), shell);
         Ok(name)
     }
@@ -159,10 +169,20 @@ impl Shells {
             let names: Vec<&str> = background.keys().map(String::as_str).collect();
             let there =
                 if names.is_empty() { "There is none".to_owned() } else { format!("There are {}", names.join(", ")) };
-            format!(
-                "no command in the background has the id `{name}`. {there}; one ends with the process that started it."
-            )
+            match self.is_of_before(name) {
+                true => format!(
+                    "{name} has ended, and what it said is gone: this job has been paused or started again since, and \
+                     whatever ran in the background ended then. {there}. Start it again if it is still needed."
+                ),
+                false => format!("no command in the background has the id `{name}`. {there}."),
+            }
         })
+    }
+
+    /// Whether an earlier process of this job may have named a command so.
+    fn is_of_before(&self, name: &str) -> bool {
+        let number = name.strip_prefix(NAMES).and_then(|number| number.parse().ok());
+        number.is_some_and(|number: u64| (1..=self.named_before).contains(&number))
     }
 
     /// Whether anything was ever started.
@@ -216,4 +236,26 @@ pub fn bash() -> Option<&'static Path> {
     SHELLS.iter().map(Path::new).find(|path| path.is_file())
 }
 
+const NAMES: &str = "bash_";
 const NO_HOST: &str = "this process starts no commands";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_of_an_earlier_process_is_told_from_one_that_never_was() {
+        let shells = Shells { named: AtomicU64::new(3), named_before: 3, ..Shells::none() };
+        for (name, part) in [
+            ("bash_3", "bash_3 has ended"),
+            ("bash_1", "There is none. Start it again"),
+            ("bash_4", "no command in the background has the id `bash_4`"),
+            ("bash_0", "no command"),
+            ("shell_1", "no command"),
+            ("", "no command"),
+        ] {
+            let why = shells.find(name).err().unwrap_or_default();
+            assert!(why.contains(part), "{name}: {why}");
+        }
+    }
+}
