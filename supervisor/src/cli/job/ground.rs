@@ -16,6 +16,7 @@ use crate::config::fault::nearest;
 use crate::config::load;
 use crate::policy_file::origin::Origin;
 use crate::policy_file::{self, Traced};
+use crate::worktree;
 
 pub(crate) struct Ground {
     /// Real, and readable.
@@ -29,6 +30,7 @@ pub(super) struct Sources<'a> {
     context: &'a Context,
     flags: &'a Flags,
     provider: Option<String>,
+    worktree: bool,
     limits: Limits,
     traced: Traced,
 }
@@ -49,12 +51,17 @@ impl<'a> Sources<'a> {
         traced.policy.disabled_tools.clone_from(&config.disabled_tools);
         let provider = asked.job.provider.clone();
         check_provider_ids(context, provider.as_deref(), &traced.policy)?;
-        Ok(Sources { context, flags, provider, limits, traced })
+        let worktree = asked.job.worktree == Some(true);
+        Ok(Sources { context, flags, provider, worktree, limits, traced })
     }
 
     /// `said_by`: who named the folder.
     pub(super) fn at(&self, workdir: &Path, said_by: &str, notes: &mut Vec<String>) -> Result<Ground, Failure> {
         let workdir = readable_folder(workdir, said_by)?;
+        if self.worktree {
+            worktree::check(&workdir)
+                .map_err(|why| Failure::usage(format!("the job cannot have a worktree of its own: {why}")))?;
+        }
         let (mut limits, mut traced) = (self.limits, self.traced.clone());
         let current = &*self.context.current_folder;
         let folders = [&*workdir, current];
