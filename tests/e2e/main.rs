@@ -37,4 +37,5 @@ mod server;
 mod storm;
 mod waits;
 mod wires;
+mod worktree;
 mod write;
