@@ -141,7 +141,9 @@ impl State {
         let open = job.progress.asks.iter().find(|open| open.call == *call).cloned();
         let rules = match (&decision, &open) {
             (Decision::Approve { always: true }, Some(open)) => {
-                let workdir = job.spec.as_ref().map(|spec| spec.workdir.clone());
+                // A rule for good names a folder: a worktree is gone soon, and what it is of is another place.
+                let lasting = job.spec.as_ref().filter(|spec| !spec.worktree);
+                let workdir = lasting.map(|spec| spec.workdir.clone());
                 Some(rules_for(&ask, open, workdir.as_deref())?)
             }
             _ => None,
