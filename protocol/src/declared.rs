@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::json::Json;
 
+/// The names of ukai's own tools, those of later versions too: nobody declares one of them.
+pub const OWN: [&str; 10] =
+    ["Agent", "Bash", "BashOutput", "Edit", "Glob", "Grep", "KillShell", "Note", "Read", "Write"];
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Declared {
     /// `^[a-z0-9_]{1,48}$`.
@@ -54,3 +58,28 @@ impl Default for DeclaredFlags {
         }
     }
 }
+
+/// What of JSON Schema a tool's arguments are held to. A file that uses another word is refused, since nobody would see to it.
+pub const SCHEMA_CHECKED: [&str; 19] = [
+    "type",
+    "enum",
+    "const",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "minItems",
+    "maxItems",
+    "minLength",
+    "maxLength",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "not",
+];
+/// What the model is told and nothing is held to.
+pub const SCHEMA_TOLD: [&str; 7] = ["title", "description", "default", "examples", "format", "pattern", "$schema"];

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::declared::Declared;
 use crate::json::Json;
 use crate::policy::{Policy, RuleList, Sandbox};
 
@@ -26,6 +27,9 @@ pub struct PolicyRequest {
     pub workdir: PathBuf,
     /// Where a job's spilled output would lie.
     pub outputs: PathBuf,
+    /// That the owner declared.
+    #[serde(default)]
+    pub tools: Vec<Declared>,
     pub calls: Vec<Call>,
 }
 

@@ -10,6 +10,8 @@ pub mod each;
 pub mod job_file;
 pub mod policy_file;
 pub mod settings;
+pub mod tools_file;
+pub mod trust;
 
 // Decided here, without a clock.
 mod allow;

@@ -19,6 +19,7 @@ use ukai_protocol::policy::{Policy, Rule, Sandbox, split_rule};
 use crate::config::duration::Millis;
 use crate::config::fault::{Fault, Format, Source};
 use crate::config::load;
+use crate::trust::{self, Folders};
 use origin::{Origin, Origins};
 use sandbox::SandboxEntry;
 
@@ -157,12 +158,17 @@ fn traced_shipped() -> Traced {
     }
 }
 
-/// Adds the ask and deny rules of the `tool_policy.yaml` found in these folders; what else they say is ignored, with a
-/// line in `notes`.
-pub fn narrow(traced: &mut Traced, folders: &[&Path], notes: &mut Vec<String>) {
+/// Adds the ask and deny rules of the `tool_policy.yaml` found in these folders, and the allow rules of one that is trusted;
+/// what else they say is ignored, with a line in `notes`.
+pub fn narrow(traced: &mut Traced, folders: &Folders, notes: &mut Vec<String>) {
     let Traced { policy, file, origins } = traced;
-    for path in load::found_files(folders, "tool_policy.yaml", file.as_deref()) {
-        let Traced { policy: found, origins: by, .. } = match read(&path) {
+    for path in load::found_files(&folders.paths(), trust::POLICY, file.as_deref()) {
+        let trusted = folders.trusted(&path);
+        let found = match trusted {
+            Some(text) => of_text(text, &path),
+            None => read(&path),
+        };
+        let Traced { policy: found, origins: by, .. } = match found {
             Ok(found) => found,
             Err(why) => {
                 notes.push(format!("every tool call is denied: {why}"));
@@ -170,9 +176,15 @@ pub fn narrow(traced: &mut Traced, folders: &[&Path], notes: &mut Vec<String>) {
                 continue;
             }
         };
-        if !found.allow.is_empty() || !found.provider_priority.is_empty() || found.sandbox != Sandbox::default() {
+        if trusted.is_some() {
+            policy.allow.extend(found.allow);
+            origins.allow.extend(by.allow);
+        } else if !found.allow.is_empty() {
+            notes.push(folders.ignored(&path, "allow rules are"));
+        }
+        if !found.provider_priority.is_empty() || found.sandbox != Sandbox::default() {
             notes.push(format!(
-                "{}: allow rules, provider_priority and sandbox are ignored there; its ask and deny rules count",
+                "{}: provider_priority and sandbox are ignored there; its ask and deny rules count",
                 path.display()
             ));
         }
@@ -187,10 +199,14 @@ fn read(path: &Path) -> Result<Traced, String> {
     let text = load::read_text(path).map_err(|error| {
         format!("the tool policy {} could not be read: {error}; write it, or name another", path.display())
     })?;
+    of_text(&text, path)
+}
+
+fn of_text(text: &str, path: &Path) -> Result<Traced, String> {
     // The real folder: rules start where the file is, not where a link to it is.
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let base = real.parent().unwrap_or(Path::new("/"));
-    parse(&text, path, base).map_err(|fault| format!("the tool policy could not be used: {fault}"))
+    parse(text, path, base).map_err(|fault| format!("the tool policy could not be used: {fault}"))
 }
 
 impl RuleEntry {

@@ -169,6 +169,8 @@ pub fn tool_context(home: &Home) -> tool::Context {
         shells: Shells::none().into(),
         seen: Default::default(),
         looks: Default::default(),
+        tools: Default::default(),
+        posts: None,
     }
 }
 

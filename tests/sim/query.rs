@@ -208,7 +208,7 @@ impl World {
         let parts = Parts {
             spec: spec(self.limits),
             context: context::strategy(ContextStrategy::KeepAll),
-            flags,
+            flags: Box::new(flags),
             overhead_tokens: 10,
         };
         let mut machine = Machine::new(parts, self.fold(), self.now);

@@ -22,9 +22,10 @@ use crate::permission::Permission;
 use crate::provider::classify::Failure;
 use crate::provider::wire::{Definition, Request};
 use crate::provider::{self, Answered, Progress};
+use crate::tool::declared::http::Posts;
 use crate::tool::seen::Seen;
 use crate::tool::shells::{About, Shells};
-use crate::tool::{self, registry};
+use crate::tool::{self, Registry};
 
 /// One attempt at a model call.
 pub struct Attempt {
@@ -47,6 +48,10 @@ pub struct Deps {
     pub outputs: PathBuf,
     pub mask: Arc<Mask>,
     pub shells: Arc<Shells>,
+    /// The tools of the job.
+    pub tools: Registry,
+    /// None: where tests have no server to ask.
+    posts: Option<Posts>,
     /// What runs the owner's commands, for a job that names any.
     pub launcher: Option<Arc<Launcher>>,
     pub seen: Arc<Seen>,
@@ -100,9 +105,10 @@ impl Deps {
         let spec = &welcome.spec;
         let judge = Judge::new(spec, &welcome.outputs, state.granted.clone());
         let permission = judge.permission();
+        let registry = Registry::new(&spec.tools);
         let tools = match spec.mode {
             Mode::Once => Vec::new(),
-            Mode::Loop => registry::definitions(|tool| permission.hides(tool)),
+            Mode::Loop => registry.definitions(|tool| permission.hides(tool)),
         };
         let tools_tokens = tools.iter().map(tokens::estimate_definition).sum();
         let about = About {
@@ -115,8 +121,11 @@ impl Deps {
             calls_before: state.progress.used.tool_calls,
         };
         let mask = Arc::new(Mask::new(welcome.secrets.clone()));
+        let http = Arc::new(Http::new()?);
         Ok(Deps {
-            call_model: over_http(Http::new()?, tools, mask.clone()),
+            call_model: over_http(http.clone(), tools, mask.clone()),
+            tools: registry,
+            posts: Some(Posts::new(http)),
             now: Instant::now,
             judge,
             ask_timeout: welcome.asks.then(|| Duration::from_millis(spec.policy.ask_timeout_ms)),
@@ -149,12 +158,14 @@ impl Deps {
             seen: self.seen.clone(),
             looks: Arc::default(),
             shells: self.shells.clone(),
+            tools: self.tools.clone(),
+            posts: self.posts.clone(),
         }
     }
 }
 
-fn over_http(http: Http, tools: Vec<Definition>, mask: Arc<Mask>) -> CallModel {
-    let (http, tools) = (Arc::new(http), Arc::new(tools));
+fn over_http(http: Arc<Http>, tools: Vec<Definition>, mask: Arc<Mask>) -> CallModel {
+    let tools = Arc::new(tools);
     Box::new(move |attempt| {
         let (http, tools, mask) = (http.clone(), tools.clone(), mask.clone());
         Box::pin(async move {

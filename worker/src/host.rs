@@ -50,8 +50,10 @@ enum Entered {
 
 /// A command under way.
 pub struct Running {
-    /// What it says: stdout and stderr in their order. Does not block.
+    /// What it says: stdout and stderr in their order, or stdout alone. Does not block.
     pub output: OwnedFd,
+    /// Its stderr, where that is kept apart. Does not block either.
+    pub errors: Option<OwnedFd>,
     answers: Answers,
 }
 
@@ -117,10 +119,16 @@ impl Host {
 
     /// Starts a command. [`Host::enter`] has succeeded before.
     pub fn start(&self, start: Start) -> io::Result<Running> {
-        let (output, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        rustix::io::ioctl_fionbio(&output, true)?;
+        let (output, write) = ear()?;
         let answers = self.start_on(start, &[write.as_fd()])?;
-        Ok(Running { output, answers })
+        Ok(Running { output, errors: None, answers })
+    }
+
+    /// Starts a command that finds this on its stdin, and whose stderr is heard apart.
+    pub fn start_apart(&self, start: Start, stdin: BorrowedFd<'_>) -> io::Result<Running> {
+        let ((output, stdout), (errors, stderr)) = (ear()?, ear()?);
+        let answers = self.start_on(start, &[stdin, stdout.as_fd(), stderr.as_fd()])?;
+        Ok(Running { output, errors: Some(errors), answers })
     }
 
     /// The same, on one pipe for all that it says, or on those for stdin, stdout and stderr.
@@ -160,6 +168,13 @@ fn word(answers: &OwnedFd) -> io::Result<Option<Word>> {
     Ok(packet::receive(answers, &mut [0; packet::WORD_BYTES_MAX])?.map(|(word, _)| word))
 }
 
+/// A pipe whose reading end does not block.
+fn ear() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&read, true)?;
+    Ok((read, write))
+}
+
 /// What a look at a running command brought.
 pub enum Look {
     /// There is something to read.
@@ -177,20 +192,24 @@ pub enum Look {
 impl Running {
     /// Waits for output (where it is wanted) or for news, at most so long.
     pub fn look(&self, wants_output: bool, within: Duration) -> io::Result<Look> {
+        let output: &[&OwnedFd] = if wants_output { &[&self.output] } else { &[] };
+        self.look_at(output, within)
+    }
+
+    /// Waits until one of these pipes has something, or its end, or for news, at most so long.
+    pub fn look_at(&self, pipes: &[&OwnedFd], within: Duration) -> io::Result<Look> {
         let timeout = Timespec {
             tv_sec: i64::try_from(within.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(within.subsec_nanos()),
         };
         let mut fds = vec![PollFd::new(&self.answers.0, PollFlags::IN)];
-        if wants_output {
-            fds.push(PollFd::new(&self.output, PollFlags::IN));
-        }
+        fds.extend(pipes.iter().map(|pipe| PollFd::new(*pipe, PollFlags::IN)));
         match poll(&mut fds, Some(&timeout)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(Look::Nothing),
             Ok(_) => {}
             Err(error) => return Err(error.into()),
         }
-        if wants_output && !fds[1].revents().is_empty() {
+        if fds[1..].iter().any(|fd| !fd.revents().is_empty()) {
             return Ok(Look::Output);
         }
         self.answers.next()

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use ractor::Actor as _;
 use ukai_protocol::event::{Event, Why};
 use ukai_protocol::id::JobId;
+use ukai_protocol::json::Json;
 use ukai_protocol::secret::Secret;
 use ukai_protocol::session::{ToWorker, Welcome};
 
@@ -105,7 +106,7 @@ async fn carry(
     let deps = Arc::new(Deps::new(&welcome, &state, host, launcher).map_err(|error| fault(&error))?);
     *shells = Some(deps.shells.clone());
     let permission = deps.permission();
-    if !permission.hides("Bash") {
+    if deps.tools.starts_commands(|tool| permission.hides(tool)) {
         deps.shells.check().map_err(End::Unconfined)?;
     }
     let mut prompt =
@@ -115,7 +116,10 @@ async fn carry(
     let parts = Parts {
         context: context::strategy(welcome.spec.context),
         overhead_tokens: deps.tools_tokens + context::tokens::estimate_text(&prompt),
-        flags: crate::tool::registry::flags,
+        flags: {
+            let tools = deps.tools.clone();
+            Box::new(move |tool: &str, input: &Json| tools.flags(tool, input))
+        },
         spec: welcome.spec,
     };
     let system = Event::Injected { why: Why::System, text: prompt };

@@ -16,6 +16,7 @@ use ukai_protocol::one_shot::{PolicyAnswer, PolicyRequest};
 use ukai_protocol::policy::Policy;
 
 use crate::permission::Permission;
+use crate::tool::Registry;
 use crate::{EX_USAGE, USAGE, fail, one_shot};
 
 pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
@@ -31,6 +32,7 @@ fn answer(request: &PolicyRequest, home: &Path) -> PolicyAnswer {
     let permission = bind(&request.policy);
     let broken = permission.broken().map(str::to_owned);
     let faults = if broken.is_some() { faults::of(&request.policy, bind) } else { Vec::new() };
-    let verdict = |call| verdict::on(call, &request.policy, &permission);
+    let tools = Registry::new(&request.tools);
+    let verdict = |call| verdict::on(call, &request.policy, &tools, &permission);
     PolicyAnswer { verdicts: request.calls.iter().map(verdict).collect(), broken, faults }
 }

@@ -13,10 +13,12 @@ use ukai_protocol::{command, disk};
 
 use super::failure::Failure;
 use super::{Global, Output, print};
+use crate::config::Config;
 use crate::config::load::{self, Loaded, Ready};
 use crate::route::account::Rates;
 use crate::settings::{Notify, Provider, Settings};
 use crate::store::paths::{SOCKET_PATH_BYTES_MAX, StateDir, socket_path};
+use crate::trust::{self, Standing, Trust};
 
 /// The only place where the address of a Discord webhook may stand (spec §12): whoever knows it may write there.
 pub(crate) const WEBHOOK_VARIABLE: &str = "UKAI_DISCORD_WEBHOOK";
@@ -28,6 +30,29 @@ pub(crate) struct Context {
     pub state: StateDir,
     pub output: Output,
     pub current_folder: PathBuf,
+}
+
+/// Those that the `ukai.toml` of a trusted current folder configures count after the owner's own, for what is started here.
+fn add_trusted_providers(config: &mut Config, state: &StateDir, folder: &Path) {
+    let file = folder.join(trust::CONFIG);
+    let is_in_force = config.file.as_ref().and_then(|file| file.canonicalize().ok()) == file.canonicalize().ok();
+    if is_in_force || !file.exists() {
+        return;
+    }
+    let Standing::Trusted(look) = Trust::of(state).standing(folder) else { return };
+    let Some(text) = look.text(Path::new(trust::CONFIG)) else { return };
+    let found = match Config::parse(text, &file, load::home().as_deref()) {
+        Ok(found) => found,
+        Err(fault) => return config.warnings.push(format!("{fault}; its providers do not count")),
+    };
+    for provider in found.providers {
+        if config.providers.iter().any(|known| known.id == provider.id) {
+            let why = "another of that id is configured, and holds";
+            config.warnings.push(format!("{}: the provider `{}` is left out, {why}", file.display(), provider.id));
+        } else {
+            config.providers.push(provider);
+        }
+    }
 }
 
 impl Context {
@@ -47,7 +72,8 @@ impl Context {
             }
             None => usual?,
         };
-        let loaded = load::load(global.config.as_deref())?;
+        let mut loaded = load::load(global.config.as_deref())?;
+        add_trusted_providers(&mut loaded.config, &state, &current_folder);
         Ok(Context { loaded, state, output: global.output, current_folder })
     }
 

@@ -1,6 +1,7 @@
 //! `ukai doctor`: what is in force here, where each value comes from, what is missing. Never a key.
 
 mod sandbox;
+mod tools;
 
 use std::io;
 use std::path::Path;
@@ -40,6 +41,7 @@ pub(crate) async fn doctor(context: &Context) -> Result<u8, Failure> {
     let (policy, loads) = policy(context, &traced).await;
     facts.extend(policy);
     facts.extend(sandbox::facts(context, &traced).await);
+    facts.extend(tools::facts(context));
     facts.extend(places(context));
     facts.extend(server(context).await);
     facts.extend(kernel());

@@ -3,6 +3,7 @@
 //! Order: defaults, `ukai.toml`, job file, flags; then files found in the workdir and the current folder, which only
 //! narrow. All of it is read here, once: the job runs on what held when it was submitted.
 
+mod disable;
 pub(in crate::cli) mod ground;
 mod list;
 mod masking;
@@ -270,7 +271,7 @@ fn spec(job: JobFile, ground: &Ground, unnamed: impl FnOnce(&str) -> String) -> 
         limits: ground.limits,
         worktree: job.worktree == Some(true),
         hooks: Vec::new(),
-        tools: Vec::new(),
+        tools: ground.tools.clone(),
         policy: ground.traced.policy.clone(),
         batch: None,
     }

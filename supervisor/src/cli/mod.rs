@@ -31,11 +31,13 @@ mod script;
 mod serve;
 mod show;
 mod submit;
+mod trust;
 mod unpause;
 
 // What several of them need.
 mod attention;
 mod client;
+mod confirm;
 mod context;
 mod failure;
 mod follow;
@@ -165,6 +167,8 @@ enum Verb {
     Providers(providers::Args),
     /// Show what a job may do here, ask what becomes of a call, and test a policy
     Policy(policy::Args),
+    /// Let what a folder ships count: allow rules, hooks, tools, providers, MCP servers; shows them first, and asks
+    Trust(trust::Args),
     /// Six figures of a period against the one before, and a Go/No-Go page
     Report(report::Args),
     /// Say what is in force here, where it comes from and what is missing
@@ -245,6 +249,7 @@ fn perform(Meant { global, first, verb }: Meant) -> Result<u8, Failure> {
             Verb::Quarantine(args) => quarantine::quarantine(&context, args),
             Verb::Providers(args) => providers::providers(&context, args).await,
             Verb::Report(args) => report::report(&context, &args),
+            Verb::Trust(args) => trust::trust(&context, &args),
             Verb::Policy(args) => policy::policy(&context, args).await,
             Verb::Doctor => doctor::doctor(&context).await,
             Verb::Demo(_) | Verb::Script(_) | Verb::Completions(_) => Ok(0),

@@ -10,6 +10,7 @@ mod test;
 use std::path::{Path, PathBuf};
 
 use ukai_protocol::command::quoted;
+use ukai_protocol::declared::Declared;
 use ukai_protocol::job::JobSpec;
 use ukai_protocol::one_shot::{Call, PolicyAnswer, PolicyRequest, RuleFault};
 use ukai_protocol::policy::{Policy, Rule, RuleList};
@@ -88,9 +89,21 @@ pub(super) async fn asked(
     policy: &Policy,
     calls: Vec<Call>,
 ) -> Result<PolicyAnswer, Failure> {
+    asked_of(context, workdir, policy, &[], calls).await
+}
+
+/// The same where there are these declared tools.
+async fn asked_of(
+    context: &Context,
+    workdir: &Path,
+    policy: &Policy,
+    tools: &[Declared],
+    calls: Vec<Call>,
+) -> Result<PolicyAnswer, Failure> {
     // There is no job: its place is named as if it were called so.
     let outputs = context.state.root().join("runs/JOB/outputs");
-    let request = PolicyRequest { policy: policy.clone(), workdir: workdir.to_owned(), outputs, calls };
+    let (policy, workdir, tools) = (policy.clone(), workdir.to_owned(), tools.to_vec());
+    let request = PolicyRequest { policy, workdir, outputs, tools, calls };
     let answer: PolicyAnswer = one_shot::ask(&["policy", "check"], &request).await?;
     let (calls, verdicts) = (request.calls.len(), answer.verdicts.len());
     match verdicts == calls {

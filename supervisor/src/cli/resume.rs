@@ -3,8 +3,6 @@
 //! First it is shown why each ended and what it has consumed; nothing has happened then. At a terminal a person is asked;
 //! elsewhere nothing runs unless the token of each of these ends is given: it stands in the job's result and in `show`.
 
-mod confirm;
-
 use std::collections::{BTreeSet, HashMap};
 
 use ukai_protocol::command::{command, quoted};
@@ -15,7 +13,7 @@ use ukai_protocol::job::{CauseKind, JobStatus, Limits, Outcome};
 use super::client::{Client, unexpected};
 use super::context::Context;
 use super::failure::{Failure, USAGE};
-use super::{demo, offline, print, run, table, words};
+use super::{confirm, demo, offline, print, run, table, words};
 use crate::config::limits::LimitSet;
 use crate::config::load;
 use crate::resume::{self, Refused};
@@ -90,7 +88,7 @@ pub(crate) async fn resume(context: &Context, args: Args) -> Result<u8, Failure>
         load::providers(&context.loaded.config, &mut Vec::new())?;
     }
     if args.tokens.is_empty() {
-        match confirm::confirm(words.len())? {
+        match confirm::confirm(&question(words.len()))? {
             confirm::Answer::Yes => {}
             confirm::Answer::No => {
                 print::note("ukai: nothing was resumed");
@@ -116,6 +114,10 @@ pub(crate) async fn resume(context: &Context, args: Args) -> Result<u8, Failure>
         }
     })
     .await
+}
+
+fn question(jobs: usize) -> String {
+    if jobs == 1 { "Resume it?".to_owned() } else { format!("Resume these {jobs} jobs?") }
 }
 
 /// What `--all` means, with the limits that they had. For the demo, which has no other person than itself.

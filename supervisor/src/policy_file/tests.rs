@@ -4,6 +4,10 @@ use std::fs;
 
 use super::*;
 
+fn found(folders: &[&Path]) -> Folders {
+    Folders::of(&trust::Trust::default(), folders)
+}
+
 fn parsed(text: &str) -> Result<Policy, String> {
     let traced = parse(text, Path::new("/p/tool_policy.yaml"), Path::new("/p"));
     traced.map(|traced| traced.policy).map_err(|fault| fault.to_string())
@@ -78,7 +82,7 @@ fn a_found_file_only_narrows() {
     fs::write(folder.path().join("tool_policy.yaml"), text).expect("written");
     let mut traced = traced_shipped();
     let mut notes = Vec::new();
-    narrow(&mut traced, &[folder.path(), folder.path()], &mut notes);
+    narrow(&mut traced, &found(&[folder.path(), folder.path()]), &mut notes);
     let Traced { policy, origins, .. } = traced;
     let found = folder.path().join("tool_policy.yaml").display().to_string();
     assert_eq!(origins.deny.last(), Some(&Origin { said_by: found, line: Some(2) }));
@@ -88,7 +92,10 @@ fn a_found_file_only_narrows() {
     assert_eq!(policy.deny.len(), shipped().deny.len() + 1);
     let real = folder.path().canonicalize().expect("it exists");
     assert_eq!(policy.deny.last().expect("a rule").base, real);
-    assert!(notes.len() == 1 && notes[0].contains("allow rules"), "{notes:?}");
+    assert!(
+        notes.len() == 1 && notes[0].contains("allow rules are ignored") && notes[0].contains("ukai trust "),
+        "{notes:?}"
+    );
 }
 
 #[test]
@@ -97,7 +104,7 @@ fn a_found_file_that_is_broken_denies_everything() {
     fs::write(folder.path().join("tool_policy.yaml"), "version: [").expect("written");
     let mut traced = traced_shipped();
     let mut notes = Vec::new();
-    narrow(&mut traced, &[folder.path()], &mut notes);
+    narrow(&mut traced, &found(&[folder.path()]), &mut notes);
     assert!(traced.policy.broken.is_some());
     assert_eq!(notes.len(), 1);
 }
@@ -109,7 +116,7 @@ fn the_policy_in_force_is_not_also_a_found_one() {
     fs::write(&path, "version: 1\nrules: {allow: [Read], deny: [Grep]}\n").expect("written");
     let mut notes = Vec::new();
     let mut traced = load(Some(&path), &mut notes);
-    narrow(&mut traced, &[folder.path()], &mut notes);
+    narrow(&mut traced, &found(&[folder.path()]), &mut notes);
     assert_eq!(traced.policy.deny.len(), 1);
     assert!(notes.is_empty(), "{notes:?}");
 }

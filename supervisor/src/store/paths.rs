@@ -159,6 +159,12 @@ impl StateDir {
         self.root.join("artifacts")
     }
 
+    /// Which folders a person has said yes to.
+    #[must_use]
+    pub fn trust(&self) -> PathBuf {
+        self.supervisor().join("trust.json")
+    }
+
     /// What each sink of alerts has told.
     #[must_use]
     pub fn cursors(&self) -> PathBuf {

@@ -120,7 +120,7 @@ impl Fleet {
         let parts = Parts {
             spec: spec(limits),
             context: context::strategy(ContextStrategy::KeepAll),
-            flags,
+            flags: Box::new(flags),
             overhead_tokens: 500,
         };
         let mut machine = Machine::new(parts, worker.fold(), now);

@@ -13,7 +13,7 @@ use ukai_protocol::session::Welcome;
 
 use crate::deps::Deps;
 use crate::sandbox::Reach;
-use crate::tool::git_repo;
+use crate::tool::{declared, git_repo};
 
 /// None: the policy says `sandbox: off`.
 pub(super) fn of(welcome: &Welcome, deps: &Deps) -> io::Result<Option<Reach>> {
@@ -27,6 +27,7 @@ pub(super) fn of(welcome: &Welcome, deps: &Deps) -> io::Result<Option<Reach>> {
     }
     // Jobs of before there was such a folder have none.
     ukai_protocol::disk::create_dir(&welcome.outputs)?;
+    reach.ports.extend(declared::http::ports(&welcome.spec.tools));
     let permission = deps.permission();
     let places = permission.places();
     reach.write.extend([places.real_workdir().to_owned(), welcome.outputs.clone()]);
@@ -41,7 +42,7 @@ pub(super) fn of(welcome: &Welcome, deps: &Deps) -> io::Result<Option<Reach>> {
     reach.read.extend(of_git);
     // Backtraces name lines.
     reach.read.extend(std::env::current_exe());
-    if !permission.hides("Bash") {
+    if deps.tools.starts_commands(|tool| permission.hides(tool)) {
         // What a command may come upon, its judge must be able to look at.
         reach.read.extend(deps.shells.opened().iter().chain(&sandbox.write).cloned());
         reach.write.extend(deps.shells.make_temp()?);

@@ -246,6 +246,7 @@ impl Permission {
             }
             // They reach what the job itself has started, which was judged then, and nothing else.
             None if is_of_own_commands(tool) => Opinion::allow(Source::Default),
+            None if subject.path.is_none() => Opinion::ask(format!("no rule allows {shown}")),
             None => Opinion::ask(format!("no rule allows {shown} for `{tool}`")),
         }
     }

@@ -29,6 +29,7 @@ fn asked(policy: Policy, calls: &[(&str, &str)]) -> PolicyAnswer {
         policy,
         workdir: temp.path().to_owned(),
         outputs: "/state/runs/JOB/outputs".into(),
+        tools: Vec::new(),
         calls: calls.iter().map(call).collect(),
     };
     answer(&request, Path::new("/nohome"))

@@ -5,11 +5,11 @@ use ukai_protocol::one_shot::{Answer, Call, Decision, Verdict};
 use ukai_protocol::policy::{self, Judgement, Policy, Source, split_rule};
 
 use crate::permission::{Opinion, Permission};
-use crate::tool::registry;
+use crate::tool::Registry;
 
-pub(super) fn on(call: &Call, policy: &Policy, permission: &Permission) -> Answer {
+pub(super) fn on(call: &Call, policy: &Policy, tools: &Registry, permission: &Permission) -> Answer {
     let Call { tool, input } = call;
-    if let Err(why) = is_call(tool, input, policy) {
+    if let Err(why) = is_call(tool, input, policy, tools) {
         return Answer::NoCall { why };
     }
     let verdict = match permission.opinion(tool, input) {
@@ -38,16 +38,16 @@ pub(super) fn on(call: &Call, policy: &Policy, permission: &Permission) -> Answe
 }
 
 /// Whether a model's call like this would come as far as being judged.
-fn is_call(tool: &str, input: &Json, policy: &Policy) -> Result<(), String> {
-    if registry::is_built(tool) {
-        return registry::validate(tool, input);
+fn is_call(tool: &str, input: &Json, policy: &Policy, tools: &Registry) -> Result<(), String> {
+    if tools.flags(tool, input).is_some() {
+        return tools.validate(tool, input);
     }
     let mut rules = policy.deny.iter().chain(&policy.ask).chain(&policy.allow);
     let is_ruled = |rule: &policy::Rule| split_rule(&rule.text).is_ok_and(|(name, _)| name == tool);
-    if registry::is_known(tool) || tool.starts_with("mcp__") || rules.any(is_ruled) {
+    if tools.is_known(tool) || tool.starts_with("mcp__") || rules.any(is_ruled) {
         return Ok(());
     }
-    Err(format!("there is no tool named `{tool}`; the nearest are {}", registry::nearest(tool).join(", ")))
+    Err(format!("there is no tool named `{tool}`; the nearest are {}", tools.nearest(tool).join(", ")))
 }
 
 /// As it stands in the log.

@@ -206,7 +206,11 @@ impl State {
             }
             Effect::StopModel => self.cancel.turn.cancel(),
             Effect::StartTool { call, tool, input } => self.start_tool(call, tool, input, myself).await?,
-            Effect::StopTools => self.cancel.batch.cancel(),
+            Effect::StopTools => {
+                self.cancel.batch.cancel();
+                // What is still to run of the turn is no part of that batch.
+                self.cancel.next_batch();
+            }
             Effect::Exit => {
                 self.cancel.job.cancel();
                 if self.deps.shells.has_started() {

@@ -28,7 +28,7 @@ use ukai_protocol::json::Json;
 use ukai_protocol::lease::{Answer, AnswerClass, Ask, Grant, Report, WaitWhy};
 use ukai_protocol::message::{Call, Message};
 use ukai_protocol::policy::Judgement;
-use ukai_protocol::run_state::{Illegal, RunState};
+use ukai_protocol::run_state::{Illegal, OpenCall, RunState};
 
 use super::limits::{self, Clocks};
 use crate::context::Context;
@@ -117,6 +117,8 @@ enum Phase {
     },
     Running {
         open: Vec<String>,
+        /// Whose failure has cancelled the rest.
+        failed: Option<String>,
     },
     /// The results are there, and the reply that asked for them is still on its way to the disk.
     Settling {
@@ -133,7 +135,7 @@ pub struct Machine {
     spec: JobSpec,
     state: RunState,
     context: Box<dyn Context>,
-    flags: fn(&str, &Json) -> Option<Flags>,
+    flags: FlagsOf,
     /// System prompt and tool list, in tokens: what every call carries besides the window.
     overhead_tokens: u64,
     clocks: Clocks,
@@ -153,11 +155,14 @@ pub struct Machine {
     input_price: f64,
 }
 
+/// What a call of a tool may do, by its input; None: no such tool can be run.
+pub type FlagsOf = Box<dyn Fn(&str, &Json) -> Option<Flags> + Send + Sync>;
+
 /// What a machine is built from, besides the state that it goes on from.
 pub struct Parts {
     pub spec: JobSpec,
     pub context: Box<dyn Context>,
-    pub flags: fn(&str, &Json) -> Option<Flags>,
+    pub flags: FlagsOf,
     pub overhead_tokens: u64,
 }
 
@@ -325,12 +330,24 @@ impl Machine {
         }
     }
 
-    pub fn handle_tool(&mut self, call: &str, done: ToolOutput, now: Instant) {
-        let Phase::Running { open } = &mut self.phase else { return };
+    pub fn handle_tool(&mut self, call: &str, mut done: ToolOutput, now: Instant) {
+        let Phase::Running { open, failed } = &mut self.phase else { return };
         let Some(place) = open.iter().position(|open| open == call) else { return };
         open.swap_remove(place);
         let batch_done = open.is_empty();
-        let Some(tool) = self.state.open_call(call).map(|open| open.call.tool.clone()) else { return };
+        let failed_before = failed.clone();
+        let Some(OpenCall { call: Call { tool, .. }, stage }) = self.state.open_call(call).cloned() else { return };
+        if let Some(culprit) = failed_before {
+            if done.status == ToolStatus::Cancelled {
+                done.output = format!("cancelled: {culprit} failed");
+            }
+        } else if !batch_done && done.status != ToolStatus::Ok && self.cancels_siblings(&tool, &stage) {
+            // Those that nobody would use the result of end now; what has its own end already keeps it.
+            self.effects.push_back(Effect::StopTools);
+            if let Phase::Running { failed, .. } = &mut self.phase {
+                *failed = Some(tool.clone());
+            }
+        }
         self.answer_with(call, tool, done, now);
         if batch_done {
             self.phase = Phase::Deciding;

@@ -9,19 +9,20 @@ use ukai_protocol::json::Json;
 use super::machine::Ruling;
 use crate::deps::Deps;
 use crate::permission::Opinion;
-use crate::tool::{self, registry};
+use crate::tool;
 
 pub(super) fn on(deps: &Deps, tool: &str, input: Json) -> Ruling {
-    if !registry::is_known(tool) {
-        return Ruling::Invalid { why: tool::unknown(tool).output };
+    let tools = &deps.tools;
+    if !tools.is_known(tool) {
+        return Ruling::Invalid { why: tool::unknown(tool, tools).output };
     }
-    let read_only = registry::flags(tool, &input).is_some_and(|flags| flags.read_only);
+    let read_only = tools.flags(tool, &input).is_some_and(|flags| flags.read_only);
     let judgement = match deps.permission().opinion(tool, &input) {
         Opinion::Final(judgement) => judgement,
         Opinion::Ask(question) => match deps.ask_timeout {
             Some(timeout) => {
                 // Nobody is to be asked about what could not be run.
-                if let Err(why) = registry::validate(tool, &input) {
+                if let Err(why) = tools.validate(tool, &input) {
                     return Ruling::Invalid { why };
                 }
                 let deadline_ms = since_1970(timeout);

@@ -7,28 +7,17 @@ use std::time::{Duration, Instant};
 
 use ukai_protocol::json::Json;
 
+use super::hear::{Cut, Ears};
 use super::said::Said;
 use super::spill::Sink;
 use super::{Context, Stopped, text};
 use crate::host::words::Exit;
-use crate::host::{Look, Running};
 
 /// Spec §7, in milliseconds.
 pub const TIMEOUT_MS: u64 = 120_000;
 pub const TIMEOUT_MS_MAX: u64 = 600_000;
 /// A policy, a parser and a packet have to take it.
 pub const COMMAND_BYTES_MAX: usize = 64 * 1024;
-/// Output and ends wake whoever waits; this is for the wish that it should stop.
-const PATIENCE: Duration = Duration::from_millis(100);
-/// A command that ends within this is listened to once, when it has: until then a pipe holds what it says, and each piece
-/// would wake us. One that says more waits so long, once.
-const QUICK: Duration = Duration::from_millis(5);
-/// At a time; a pipe holds as much.
-const READ_BYTES: usize = 64 * 1024;
-/// Of what stands in the pipe when the shell has ended: others may go on filling it.
-const DRAIN_BYTES_MAX: usize = 1024 * 1024;
-/// After KILL a tree is gone within a few rounds.
-const END_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
     let command = text(input, "command").unwrap_or_default();
@@ -52,8 +41,10 @@ pub(super) fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
         ));
     }
     let deadline = Instant::now() + Duration::from_millis(timeout_ms);
-    let mut said = Said::new(Sink::new("Bash", &context.outputs, &context.mask));
-    match hear_out(&running, &mut said, deadline, context) {
+    let mut ears = Ears::new(&running, Sink::new("Bash", &context.outputs, &context.mask));
+    let ended = ears.hear_out(deadline, context);
+    let said = ears.said;
+    match ended {
         Ok(Exit::Code(0)) => Ok(shown(said)),
         Ok(Exit::Code(code)) => Err(Stopped::Failed(format!("{}[exit code {code}]\n", lines(said)))),
         Ok(Exit::Signal(signal)) => Err(Stopped::Failed(format!("{}[ended by {}]\n", lines(said), named(signal)))),
@@ -70,67 +61,13 @@ pub(super) fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
     }
 }
 
-enum Cut {
-    Cancelled,
-    TimedOut,
-    Refused(String),
-    Lost(String),
-}
-
-fn hear_out(running: &Running, said: &mut Said<'_>, deadline: Instant, context: &Context) -> Result<Exit, Cut> {
-    let mut buffer = vec![0; READ_BYTES];
-    let (mut open, mut listens) = (true, false);
-    let lost = |error: std::io::Error| Cut::Lost(error.to_string());
-    loop {
-        let now = Instant::now();
-        let cut = if context.cancel.is_cancelled() {
-            Some(Cut::Cancelled)
-        } else {
-            (now >= deadline).then_some(Cut::TimedOut)
-        };
-        if let Some(cut) = cut {
-            end(running, said, &mut buffer, context.shells.grace())?;
-            return Err(cut);
-        }
-        let patience = if listens { PATIENCE } else { QUICK };
-        match running.look(open && listens, patience.min(deadline - now)).map_err(lost)? {
-            Look::Output => open = said.read(&running.output, READ_BYTES, &mut buffer).map_err(lost)?,
-            Look::Exited(exit) => {
-                said.read(&running.output, DRAIN_BYTES_MAX, &mut buffer).map_err(lost)?;
-                return Ok(exit);
-            }
-            Look::Refused(why) => return Err(Cut::Refused(why)),
-            Look::Lost => return Err(Cut::Lost("the tool host is gone, and all that it had started".to_owned())),
-            Look::Ended | Look::Nothing => {}
-        }
-        listens = true;
-    }
-}
-
-/// Has all of it ended, and goes on listening: whoever waits for a reader could not end.
-fn end(running: &Running, said: &mut Said<'_>, buffer: &mut [u8], grace: Duration) -> Result<(), Cut> {
-    let lost = |error: std::io::Error| Cut::Lost(error.to_string());
-    running.kill(grace).map_err(lost)?;
-    let deadline = Instant::now() + grace + END_PATIENCE;
-    let mut open = true;
-    while Instant::now() < deadline {
-        match running.look(open, PATIENCE).map_err(lost)? {
-            Look::Output => open = said.read(&running.output, READ_BYTES, buffer).map_err(lost)?,
-            Look::Ended | Look::Lost => return Ok(()),
-            Look::Refused(why) => return Err(Cut::Refused(why)),
-            Look::Exited(_) | Look::Nothing => {}
-        }
-    }
-    Err(Cut::Lost("it was told to end, and something of it still lives".to_owned()))
-}
-
-fn shown(said: Said<'_>) -> String {
+pub(super) fn shown(said: Said<'_>) -> String {
     let text = said.finish();
     if text.is_empty() { "(no output)\n".to_owned() } else { text }
 }
 
 /// With a line of its own for what follows.
-fn lines(said: Said<'_>) -> String {
+pub(super) fn lines(said: Said<'_>) -> String {
     let mut text = said.finish();
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');

@@ -11,6 +11,7 @@ pub mod registry;
 // The tools.
 pub mod bash;
 pub mod bash_output;
+pub mod declared;
 pub mod edit;
 pub mod glob;
 pub mod grep;
@@ -24,6 +25,7 @@ pub mod draft;
 pub mod git_attributes;
 pub mod git_ignore;
 pub mod git_repo;
+pub mod hear;
 pub mod look;
 pub mod open;
 pub mod output;
@@ -47,7 +49,8 @@ use ukai_protocol::secret::fingerprint::Mask;
 
 use crate::permission::Permission;
 
-pub use registry::Flags;
+use declared::http::Posts;
+pub use registry::{Flags, Registry};
 use seen::{Look, Seen};
 use shells::Shells;
 
@@ -61,6 +64,10 @@ pub struct Context {
     /// What no output may show.
     pub mask: Arc<Mask>,
     pub shells: Arc<Shells>,
+    /// The tools of the job.
+    pub tools: Registry,
+    /// None: in a process that asks no servers for tools.
+    pub posts: Option<Posts>,
     /// What the job knows of the files that it may overwrite.
     pub seen: Arc<Seen>,
     /// What this call came to know of them, for the record.
@@ -84,6 +91,8 @@ pub enum Stopped {
     Invalid(String),
     Denied(String),
     Failed(String),
+    /// It was begun, and what came of it cannot be known.
+    Unknown(String),
     /// Failed after something had been changed.
     HalfDone {
         why: String,
@@ -94,25 +103,28 @@ pub enum Stopped {
 /// Runs one call to its end. Blocks; notices cancellation within a few milliseconds.
 #[must_use]
 pub fn run(tool: &str, input: &Json, context: &Context) -> ToolOutput {
-    if !registry::is_built(tool) {
-        return unknown(tool);
+    let declared = context.tools.declared(tool);
+    if !registry::is_built(tool) && declared.is_none() {
+        return unknown(tool, &context.tools);
     }
     let looked = |output| ToolOutput::new(ToolStatus::Ok, output);
-    let done = registry::validate(tool, input).map_err(Stopped::Invalid).and_then(|()| match tool {
-        "Edit" => edit::run(input, context),
-        "Write" => write::run(input, context),
-        "Read" => read::run(input, context).map(looked),
-        "Glob" => glob::run(input, context).map(looked),
-        "Bash" => bash::run(input, context).map(looked),
-        "BashOutput" => bash_output::run(input, context).map(looked),
-        "KillShell" => kill_shell::run(input, context).map(looked),
-        _ => grep::run(input, context).map(looked),
+    let done = context.tools.validate(tool, input).map_err(Stopped::Invalid).and_then(|()| match (declared, tool) {
+        (Some(declared), _) => declared::run(declared, input, context).map(looked),
+        (None, "Edit") => edit::run(input, context),
+        (None, "Write") => write::run(input, context),
+        (None, "Read") => read::run(input, context).map(looked),
+        (None, "Glob") => glob::run(input, context).map(looked),
+        (None, "Bash") => bash::run(input, context).map(looked),
+        (None, "BashOutput") => bash_output::run(input, context).map(looked),
+        (None, "KillShell") => kill_shell::run(input, context).map(looked),
+        (None, _) => grep::run(input, context).map(looked),
     });
     let mut done = done.unwrap_or_else(|stopped| match stopped {
         Stopped::Cancelled => ToolOutput::new(ToolStatus::Cancelled, "cancelled".to_owned()),
         Stopped::Invalid(why) => ToolOutput::new(ToolStatus::Invalid, why),
         Stopped::Denied(why) => ToolOutput::new(ToolStatus::Denied, why),
         Stopped::Failed(why) => ToolOutput::new(ToolStatus::Failed, why),
+        Stopped::Unknown(why) => ToolOutput::new(ToolStatus::Unknown, why),
         Stopped::HalfDone { why, files_changed } => {
             ToolOutput { files_changed, ..ToolOutput::new(ToolStatus::Failed, why) }
         }
@@ -124,9 +136,9 @@ pub fn run(tool: &str, input: &Json, context: &Context) -> ToolOutput {
 
 /// The answer to a call of a tool that there is not.
 #[must_use]
-pub fn unknown(tool: &str) -> ToolOutput {
+pub fn unknown(tool: &str, tools: &Registry) -> ToolOutput {
     let shown = output::cut_line(&output::clean(tool.as_bytes()).replace('\n', " "), 100);
-    let nearest = registry::nearest(tool).join(", ");
+    let nearest = tools.nearest(tool).join(", ");
     let why = format!("There is no tool named `{shown}`, so nothing was run. The nearest are {nearest}.");
     ToolOutput::new(ToolStatus::Invalid, why)
 }

@@ -1,14 +1,18 @@
 //! The tools there are: what the model is told of them, what an input must look like, and how a call may be run.
 //!
-//! The list is closed and sorted, and the definitions are built the same way each time, because a provider's cache of
+//! Those that are built in are a closed list; a job's [`Registry`] has besides what its owner declared. Each is sorted, and the definitions are built the same way each time, because a provider's cache of
 //! the prompt lives only while these bytes stay the same.
 
 #![deny(clippy::disallowed_methods)]
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
+use ukai_protocol::declared::{Declared, DeclaredFlags, Run};
 use ukai_protocol::json::Json;
 
 use super::bash::TIMEOUT_MS_MAX;
+use super::declared;
 use crate::provider::wire::Definition;
 
 /// What a call may do, said by its tool for its very input. Nothing is assumed: all false unless known.
@@ -23,6 +27,82 @@ pub struct Flags {
     pub destructive: bool,
     /// Its failure cancels the rest of its batch.
     pub cancels_siblings: bool,
+}
+
+/// The tools of one job.
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    /// Sorted by name; none is called like one that is built in.
+    declared: Arc<[Declared]>,
+}
+
+impl Registry {
+    /// Whoever read the declarations has seen to their names; a clash would go to what is built in.
+    #[must_use]
+    pub fn new(declared: &[Declared]) -> Self {
+        let mut declared: Vec<Declared> = declared.iter().filter(|tool| !is_known(&tool.name)).cloned().collect();
+        declared.sort_by(|one, other| one.name.cmp(&other.name));
+        declared.dedup_by(|later, earlier| later.name == earlier.name);
+        Registry { declared: declared.into() }
+    }
+
+    #[must_use]
+    pub fn declared(&self, tool: &str) -> Option<&Declared> {
+        let place = self.declared.binary_search_by(|declared| declared.name.as_str().cmp(tool)).ok()?;
+        self.declared.get(place)
+    }
+
+    /// Whether any of these tools starts a process.
+    #[must_use]
+    pub fn starts_commands(&self, hidden: impl Fn(&str) -> bool) -> bool {
+        !hidden("Bash") || self.declared.iter().any(|tool| matches!(tool.run, Run::Command(_)) && !hidden(&tool.name))
+    }
+
+    /// Whether this name can be judged, built or not.
+    #[must_use]
+    pub fn is_known(&self, tool: &str) -> bool {
+        is_known(tool) || self.declared(tool).is_some()
+    }
+
+    /// `None` for what cannot be run.
+    #[must_use]
+    pub fn flags(&self, tool: &str, input: &Json) -> Option<Flags> {
+        flags(tool, input).or_else(|| self.declared(tool).map(|declared| declared.flags.into()))
+    }
+
+    /// The tools that are offered: what is built in, then what is declared; the same to the byte each time.
+    #[must_use]
+    pub fn definitions(&self, hidden: impl Fn(&str) -> bool) -> Vec<Definition> {
+        let shown = self.declared.iter().filter(|tool| !hidden(&tool.name));
+        let declared: Vec<Definition> = shown.map(define_declared).collect();
+        definitions(hidden).into_iter().chain(declared).collect()
+    }
+
+    /// What is wrong with an input, in words for the model.
+    pub fn validate(&self, tool: &str, input: &Json) -> Result<(), String> {
+        match self.declared(tool) {
+            Some(declared) => declared::schema::validate(tool, &declared.schema, input),
+            None => validate(tool, input),
+        }
+    }
+
+    /// The names nearest to one that does not exist, best first.
+    #[must_use]
+    pub fn nearest(&self, name: &str) -> Vec<&str> {
+        nearest_of(name, BUILT.into_iter().chain(self.declared.iter().map(|declared| declared.name.as_str())))
+    }
+}
+
+impl From<DeclaredFlags> for Flags {
+    fn from(declared: DeclaredFlags) -> Self {
+        let DeclaredFlags { read_only, concurrency_safe, idempotent, destructive, cancels_siblings } = declared;
+        Flags { read_only, concurrency_safe, idempotent, destructive, cancels_siblings }
+    }
+}
+
+fn define_declared(tool: &Declared) -> Definition {
+    let (name, description) = (tool.name.clone(), tool.description.clone());
+    Definition { name, description, schema: Value::Object(tool.schema.0.clone()) }
 }
 
 /// The tools that can be run, sorted.
@@ -68,11 +148,15 @@ pub fn flags(tool: &str, _input: &Json) -> Option<Flags> {
 /// The built names nearest to one that does not exist, best first, for the answer to the model.
 #[must_use]
 pub fn nearest(name: &str) -> Vec<&'static str> {
+    nearest_of(name, BUILT.into_iter())
+}
+
+fn nearest_of<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let lower = name.to_lowercase();
-    let mut names = BUILT;
-    let distance = |tool: &str| strsim::damerau_levenshtein(&lower, &tool.to_lowercase());
-    names.sort_by_key(|tool| distance(tool));
-    names.into_iter().take(NEAREST_MAX).collect()
+    let mut names: Vec<&str> = names.collect();
+    names.sort_by_key(|tool| strsim::damerau_levenshtein(&lower, &tool.to_lowercase()));
+    names.truncate(NEAREST_MAX);
+    names
 }
 
 /// The tools that are offered, sorted by name, the same to the byte each time.
@@ -258,7 +342,7 @@ impl Parameter {
     }
 }
 
-fn kind_of(value: &Value) -> &'static str {
+pub(super) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -291,95 +375,4 @@ pub fn validate(tool: &str, input: &Json) -> Result<(), String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn object(text: &str) -> Json {
-        Json(serde_json::from_str(text).expect("test data"))
-    }
-
-    #[test]
-    fn definitions_are_sorted_and_the_same_each_time() {
-        let text = || format!("{:?}", definitions(|_| false));
-        assert_eq!(text(), text());
-        let names: Vec<String> = definitions(|_| false).into_iter().map(|definition| definition.name).collect();
-        assert_eq!(names, ["Bash", "BashOutput", "Edit", "Glob", "Grep", "KillShell", "Read", "Write"]);
-        assert_eq!(definitions(|name| name == "Grep").len(), 7);
-    }
-
-    #[test]
-    fn the_schema_names_the_keys_that_hooks_expect() {
-        for (tool, keys) in [
-            ("Bash", &["command", "description", "run_in_background", "timeout"][..]),
-            ("BashOutput", &["bash_id", "filter"]),
-            ("Edit", &["file_path", "new_string", "old_string", "replace_all"]),
-            ("Glob", &["path", "pattern"]),
-            ("Grep", &["-i", "glob", "multiline", "output_mode", "path", "pattern"]),
-            ("KillShell", &["shell_id"]),
-            ("Read", &["file_path", "limit", "offset"]),
-            ("Write", &["content", "file_path"]),
-        ] {
-            let schema = define(tool).schema;
-            let mut found: Vec<String> = schema["properties"].as_object().expect("an object").keys().cloned().collect();
-            found.sort();
-            assert_eq!(found, keys, "{tool}");
-        }
-    }
-
-    #[test]
-    fn a_faulty_input_is_named_and_never_guessed() {
-        for (tool, input, fault) in [
-            ("Read", r#"{}"#, Some("`file_path` is missing")),
-            ("Read", r#"{"file_path":3}"#, Some("must be a string, not a number")),
-            ("Read", r#"{"file_path":"a\u0000"}"#, Some("NUL")),
-            ("Read", r#"{"file_path":""}"#, Some("empty")),
-            ("Read", r#"{"file_path":"a","offset":0}"#, Some("from 1, not 0")),
-            ("Read", r#"{"file_path":"a","offset":"1"}"#, Some("from 1, not \"1\"")),
-            ("Read", r#"{"file_path":"a","limit":1.5}"#, Some("from 1, not 1.5")),
-            ("Read", r#"{"file_path":"a","path":"b"}"#, Some("there is no `path`")),
-            ("Read", r#"{"file_path":"a","offset":1,"limit":5}"#, None),
-            ("Bash", r#"{"command":"ls","timeout":99999999}"#, Some("from 1 to 600000, not 99999999")),
-            ("Bash", r#"{"command":"ls","timeout":0,"run_in_background":true}"#, Some("from 1 to 600000, not 0")),
-            ("Bash", r#"{"command":"ls","timeout":600000}"#, None),
-            ("Grep", r#"{"pattern":"x","output_mode":"lines"}"#, Some("one of content")),
-            ("Grep", r#"{"pattern":"x","-i":"yes"}"#, Some("true or false")),
-            (
-                "Grep",
-                r#"{"pattern":"x","-i":true,"multiline":false,"glob":"*","path":".","output_mode":"count"}"#,
-                None,
-            ),
-            ("Glob", r#"{"path":"x"}"#, Some("`pattern` is missing")),
-            ("Write", r#"{"file_path":"a"}"#, Some("`content` is missing")),
-            ("Write", r#"{"file_path":"a","content":"a\u0000b"}"#, Some("NUL")),
-            ("Write", r#"{"file_path":"","content":""}"#, Some("`file_path` is empty")),
-            ("Write", r#"{"file_path":"a","content":""}"#, None),
-            ("Edit", r#"{"file_path":"a","old_string":"x"}"#, Some("`new_string` is missing")),
-            ("Edit", r#"{"file_path":"a","old_string":"","new_string":"x","replace_all":1}"#, Some("true or false")),
-            ("Edit", r#"{"file_path":"a","old_string":"","new_string":"","replace_all":true}"#, None),
-        ] {
-            let found = validate(tool, &object(input));
-            match fault {
-                None => assert_eq!(found, Ok(()), "{input}"),
-                Some(fault) => assert!(found.as_ref().is_err_and(|why| why.contains(fault)), "{input}: {found:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn an_unknown_name_finds_its_neighbours() {
-        assert_eq!(nearest("read_file").first(), Some(&"Read"));
-        assert_eq!(nearest("grep").first(), Some(&"Grep"));
-        assert_eq!(nearest("globb").first(), Some(&"Glob"));
-    }
-
-    #[test]
-    fn only_what_is_built_has_flags() {
-        let input = Json::default();
-        assert!(flags("Read", &input).is_some_and(|flags| flags.read_only && flags.concurrency_safe));
-        assert!(flags("Bash", &input).is_some_and(|flags| !flags.read_only && flags.cancels_siblings));
-        assert_eq!(flags("Agent", &input), None);
-        let write = Flags { idempotent: true, destructive: true, ..Flags::default() };
-        assert_eq!((flags("Write", &input), flags("Edit", &input)), (Some(write), Some(Flags::default())));
-        assert!(is_known("Bash") && !is_known("Foo"));
-    }
-}
+mod tests;

@@ -6,6 +6,7 @@ pub mod environment;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -96,13 +97,31 @@ impl Shells {
             bash().ok_or("there is no bash on this machine, and a command is judged as bash reads it; install it")?;
         self.enter()?;
         let (host, about) = self.host.as_ref().ok_or(NO_HOST)?;
-        let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut env = self.env.get_or_init(|| environment::of(about, &about.temp())).clone();
-        env.push((tree::MARK.to_owned(), format!("{}/{number}", about.job)));
         let args = ["bash", "--noprofile", "--norc", "-c", command].map(str::to_owned).to_vec();
-        let workdir = about.permission.places().real_workdir().to_owned();
-        host.start(Start { program: bash.to_owned(), args, env, workdir })
-            .map_err(|error| format!("the command could not be started: {error}"))
+        let start = self.order(about, bash.to_owned(), args);
+        host.start(start).map_err(|error| format!("the command could not be started: {error}"))
+    }
+
+    /// Starts a program of the owner's in the workdir, confined like any command line, with this on its stdin. The error is
+    /// for the model.
+    pub fn start_program(&self, command: &[String], stdin: BorrowedFd<'_>) -> Result<Running, String> {
+        self.enter()?;
+        let (host, about) = self.host.as_ref().ok_or(NO_HOST)?;
+        let program = find_program(command.first().map_or("", String::as_str), self.env(about))?;
+        let start = self.order(about, program, command.to_vec());
+        host.start_apart(start, stdin).map_err(|error| format!("the command could not be started: {error}"))
+    }
+
+    /// The same for all commands of a job.
+    fn env(&self, about: &About) -> &[(String, String)] {
+        self.env.get_or_init(|| environment::of(about, &about.temp()))
+    }
+
+    fn order(&self, about: &About, program: PathBuf, args: Vec<String>) -> Start {
+        let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut env = self.env(about).to_vec();
+        env.push((tree::MARK.to_owned(), format!("{}/{number}", about.job)));
+        Start { program, args, env, workdir: about.permission.places().real_workdir().to_owned() }
     }
 
     /// Whether commands can be confined at all. Costs nothing where Landlock alone suffices: then nothing is entered yet.
@@ -228,6 +247,17 @@ impl Shells {
     fn background(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Background>>> {
         self.background.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// An absolute path, or a name that is looked for where commands look.
+fn find_program(program: &str, env: &[(String, String)]) -> Result<PathBuf, String> {
+    if program.starts_with('/') {
+        return Ok(PathBuf::from(program));
+    }
+    let path = env.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value.as_str());
+    let places = path.split(':').filter(|folder| folder.starts_with('/')).map(|folder| Path::new(folder).join(program));
+    let found = places.filter(|_| !program.is_empty()).find(|place| place.is_file());
+    found.ok_or_else(|| format!("there is no program `{program}` in {path}; a person has to install it"))
 }
 
 /// The shell of this machine, if it has one.

@@ -66,6 +66,8 @@ impl World {
             shells: Arc::new(Shells::none()),
             seen: Arc::default(),
             looks: Default::default(),
+            tools: Default::default(),
+            posts: None,
         };
         World { work: top.join("work"), temp, context }
     }

@@ -6,16 +6,20 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ukai_protocol::declared::Declared;
 use ukai_protocol::job::Limits;
 use ukai_protocol::policy::{Policy, Rule};
 
-use super::{Asked, Flags, expand_home};
+use super::{Asked, Flags, disable, expand_home};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::config::fault::nearest;
 use crate::config::load;
 use crate::policy_file::origin::Origin;
 use crate::policy_file::{self, Traced};
+use crate::tools_file::read::{self, Text};
+use crate::trust::shipped::WIDENING;
+use crate::trust::{self, Folders, Standing, Trust};
 use crate::worktree;
 
 pub(crate) struct Ground {
@@ -23,6 +27,10 @@ pub(crate) struct Ground {
     pub workdir: PathBuf,
     pub limits: Limits,
     pub traced: Traced,
+    /// Declared by the owner, sorted by name.
+    pub tools: Vec<Declared>,
+    /// Folders whose files a job comes upon, and how they stand.
+    pub folders: Folders,
 }
 
 /// The sources of one job file, before any folder narrows them.
@@ -33,6 +41,9 @@ pub(super) struct Sources<'a> {
     worktree: bool,
     limits: Limits,
     traced: Traced,
+    trust: Trust,
+    /// The files of the owner's own tools.
+    tools: Vec<Text>,
 }
 
 impl<'a> Sources<'a> {
@@ -52,7 +63,13 @@ impl<'a> Sources<'a> {
         let provider = asked.job.provider.clone();
         check_provider_ids(context, provider.as_deref(), &traced.policy)?;
         let worktree = asked.job.worktree == Some(true);
-        Ok(Sources { context, flags, provider, worktree, limits, traced })
+        let trust = Trust::of(&context.state);
+        if let Some(why) = trust.broken() {
+            notes.push(why.to_owned());
+        }
+        let folder = load::config_dir().map(|folder| folder.join("tools"));
+        let tools = folder.as_deref().map_or_else(|| Ok(Vec::new()), read::in_folder).map_err(Failure::usage)?;
+        Ok(Sources { context, flags, provider, worktree, limits, traced, trust, tools })
     }
 
     /// `said_by`: who named the folder.
@@ -64,14 +81,26 @@ impl<'a> Sources<'a> {
         }
         let (mut limits, mut traced) = (self.limits, self.traced.clone());
         let current = &*self.context.current_folder;
-        let folders = [&*workdir, current];
+        let folders = Folders::of(&self.trust, &[&workdir, current]);
         policy_file::narrow(&mut traced, &folders, notes);
+        let tools = self.tools_at(&workdir, &folders, notes)?;
+        let in_force = self.context.loaded.config.file.as_deref();
         let disabled = &mut traced.policy.disabled_tools;
-        for (file, narrowing) in load::found_in(&folders, self.context.loaded.config.file.as_deref())? {
+        disable::check(in_force, disabled.iter(), &tools).map_err(Failure::usage)?;
+        for (file, narrowing) in load::found_in(&folders.paths(), in_force)? {
             narrowing.limits.narrow(&mut limits);
+            // Of a folder that is not trusted nobody knows the tools, and they are off anyway.
+            let is_trusted = folders.trusted(&file).is_some();
+            let names = narrowing.disabled_tools.iter().filter(|name| is_trusted || !disable::may_be_declared(name));
+            disable::check(Some(&file), names, &tools).map_err(Failure::usage)?;
             disabled.extend(narrowing.disabled_tools);
-            if !narrowing.ignored.is_empty() {
-                let ignored = narrowing.ignored.join(", ");
+            let (widening, ignored): (Vec<String>, Vec<String>) =
+                narrowing.ignored.into_iter().partition(|key| WIDENING.contains(&&**key));
+            if !widening.is_empty() && !is_trusted {
+                notes.push(folders.ignored(&file, &widening.join(", ")));
+            }
+            if !ignored.is_empty() {
+                let ignored = ignored.join(", ");
                 notes.push(format!(
                     "{}: {ignored} ignored there; its [limits] and [tools] disable count",
                     file.display()
@@ -84,7 +113,28 @@ impl<'a> Sources<'a> {
         if limits.max_cost_usd.is_some() {
             notes.extend(unpriced(self.context, self.provider.as_deref()));
         }
-        Ok(Ground { workdir, limits, traced })
+        Ok(Ground { workdir, limits, traced, tools, folders })
+    }
+
+    /// The owner's own, then those of the workdir where it is trusted.
+    fn tools_at(&self, workdir: &Path, folders: &Folders, notes: &mut Vec<String>) -> Result<Vec<Declared>, Failure> {
+        let standing = folders.standing(workdir);
+        let shipped = match standing {
+            Standing::Trusted(look) => look.tools(),
+            Standing::Unknown | Standing::Changed(_) => {
+                let place = workdir.join(trust::TOOLS);
+                // What cannot be looked into holds nothing that would count.
+                let ships = std::fs::read_dir(&place).is_ok_and(|entries| {
+                    entries.flatten().take(read::TOOLS_MAX).any(|entry| read::is_tool(&entry.path()))
+                });
+                if ships {
+                    notes.push(trust::ignored(&place, "declared tools are", workdir, standing));
+                }
+                Vec::new()
+            }
+        };
+        let texts: Vec<&Text> = self.tools.iter().chain(&shipped).collect();
+        read::together(&texts, notes).map_err(Failure::usage)
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
+use ukai_protocol::declared::Declared;
 use ukai_protocol::disk;
 use ukai_protocol::event::Line;
 use ukai_protocol::job::JobSpec;
@@ -143,7 +144,9 @@ fn weight(spec: &JobSpec) -> usize {
     let Policy { allow, ask, deny, .. } = &spec.policy;
     let rules = [allow, ask, deny].into_iter().flatten();
     let rules: usize = rules.map(|rule| size_of_val(rule) + rule.text.len() + rule.base.as_os_str().len()).sum();
-    size_of_val(spec) + spec.prompt.len() + spec.env.iter().map(String::len).sum::<usize>() + rules
+    let tool = |tool: &Declared| size_of_val(tool) + tool.description.len() + tool.schema.to_text().len();
+    let tools: usize = spec.tools.iter().map(tool).sum();
+    size_of_val(spec) + tools + spec.prompt.len() + spec.env.iter().map(String::len).sum::<usize>() + rules
 }
 
 #[cfg(test)]

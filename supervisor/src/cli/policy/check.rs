@@ -3,7 +3,7 @@
 use ukai_protocol::json::Json;
 use ukai_protocol::one_shot::{Answer, Call, Decision, Verdict};
 
-use super::{ASKED, DENIED, Of, asked, faults, ground, say};
+use super::{ASKED, DENIED, Of, asked_of, faults, ground, say};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::print;
@@ -25,7 +25,7 @@ pub(super) async fn check(context: &Context, Args { of, tool, input }: Args) -> 
     let input = object(&input).map_err(|why| Failure::usage(format!("the input of {tool}: {why}")))?;
     let traced = &ground.traced;
     let calls = vec![Call { tool: tool.clone(), input }];
-    let mut answer = asked(context, &ground.workdir, &traced.policy, calls).await?;
+    let mut answer = asked_of(context, &ground.workdir, &traced.policy, &ground.tools, calls).await?;
     let verdict = match answer.verdicts.pop() {
         Some(Answer::Judged(verdict)) => verdict,
         Some(Answer::NoCall { why }) => {

@@ -1,6 +1,9 @@
 //! `ukai policy`: what would hold for a job here, rule by rule, and who wrote each.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
+use ukai_protocol::declared::Declared;
 use ukai_protocol::policy::{Policy, Rule, RuleList};
 
 use super::{LISTS, Of, asked, faults, ground, rules, say};
@@ -11,6 +14,7 @@ use crate::cli::{Output, print, table};
 use crate::config::duration;
 use crate::policy_file::origin::Origin;
 use crate::policy_file::{Traced, sandbox};
+use crate::trust::Standing;
 
 pub(super) async fn show(context: &Context, of: Of) -> Result<u8, Failure> {
     let (ground, mut notes) = ground(context, of).await?;
@@ -40,6 +44,8 @@ fn text(ground: &Ground, faults: &[String]) -> String {
         ("ask_timeout", duration::show(policy.ask_timeout_ms)),
         ("provider_priority", if priority.is_empty() { "as configured".to_owned() } else { priority.join(", ") }),
         ("tools switched off", or_none(&policy.disabled_tools)),
+        ("declared tools", or_none(&ground.tools.iter().map(declared).collect::<Vec<_>>())),
+        ("trusted folders", or_none(&trusted(ground))),
     ];
     let mut text = table::columns(&facts.map(|(key, value)| [key.to_owned(), value]));
     if !faults.is_empty() {
@@ -53,6 +59,16 @@ fn text(ground: &Ground, faults: &[String]) -> String {
     text.push('\n');
     text.push_str(&table::columns(&std::iter::once(titles).chain(rows).collect::<Vec<_>>()));
     print::clean(&text)
+}
+
+fn declared(tool: &Declared) -> String {
+    format!("{} ({})", tool.name, tool.file.display())
+}
+
+/// Of those whose files a job here comes upon.
+fn trusted(ground: &Ground) -> Vec<String> {
+    let is_trusted = |folder: &&Path| matches!(ground.folders.standing(folder), Standing::Trusted(_));
+    ground.folders.paths().into_iter().filter(is_trusted).map(|folder| folder.display().to_string()).collect()
 }
 
 fn each(ground: &Ground) -> impl Iterator<Item = (RuleList, &Rule, Option<&Origin>)> {
@@ -78,6 +94,8 @@ fn as_json(ground: &Ground, faults: &[String], notes: &[String]) -> Value {
         "ask_timeout_ms": ask_timeout_ms,
         "provider_priority": provider_priority,
         "disabled_tools": disabled_tools,
+        "declared_tools": ground.tools.iter().map(|tool| json!({"name": tool.name, "file": tool.file})).collect::<Vec<_>>(),
+        "trusted": trusted(ground),
         "notes": notes,
     })
 }

@@ -103,7 +103,13 @@ impl Machine {
             let (tool, input) = (call.tool.clone(), input.clone());
             self.effects.push_back(Effect::StartTool { call: id.clone(), tool, input });
         }
-        self.phase = Phase::Running { open: calls };
+        self.phase = Phase::Running { open: calls, failed: None };
+    }
+
+    /// Whether a failure of this call ends those beside it.
+    pub(super) fn cancels_siblings(&self, tool: &str, stage: &Stage) -> bool {
+        let Stage::Started { input, .. } = stage else { return false };
+        (self.flags)(tool, input).is_some_and(|flags| flags.cancels_siblings)
     }
 
     /// The calls of the turn that are still to run, in order. All others have their answer afterwards.

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use ukai_protocol::declared::{Declared, Run};
+
 use super::About;
 use crate::sandbox::Confine;
 
@@ -43,7 +45,15 @@ pub(super) fn opened(about: &About) -> Vec<PathBuf> {
         TOOLCHAINS.iter().flat_map(|name| without_credentials(&places.home().join(name))).collect();
     read.extend(git_folders(places.real_workdir()));
     read.extend(about.spec.policy.sandbox.read.iter().cloned());
+    read.extend(about.spec.tools.iter().flat_map(of_tool));
     read
+}
+
+/// Of a declared tool its program, and what lies beside the file that declares it.
+fn of_tool(tool: &Declared) -> Vec<PathBuf> {
+    let Run::Command(command) = &tool.run else { return Vec::new() };
+    let program = command.first().map(PathBuf::from).filter(|program| program.is_absolute());
+    program.into_iter().chain(tool.file.parent().map(Path::to_owned)).collect()
 }
 
 /// A folder, or where credentials lie in it, all else that does.

@@ -1,4 +1,4 @@
-//! The question before jobs go on: put to a person at a terminal, and to nobody else.
+//! A question before something is done: put to a person at a terminal, and to nobody else.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Write as _};
@@ -17,14 +17,13 @@ pub enum Answer {
 }
 
 /// Only where somebody sees what was shown and can type. Blocks: nothing runs meanwhile.
-pub fn confirm(jobs: usize) -> Result<Answer, Failure> {
+pub fn confirm(question: &str) -> Result<Answer, Failure> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(Answer::NobodyToAsk);
     }
     let Ok(terminal) = OpenOptions::new().read(true).write(true).open("/dev/tty") else {
         return Ok(Answer::NobodyToAsk);
     };
-    let question = if jobs == 1 { "Resume it?".to_owned() } else { format!("Resume these {jobs} jobs?") };
     let asked = || {
         write!(&terminal, "{question} [y/N] ")?;
         (&terminal).flush()?;
