@@ -37,6 +37,7 @@ pub fn main(repeats: usize) -> ExitCode {
         About {
             job: JobId::from_random([7; 5]),
             spec: lab::spec(&home.work(), Job::Bash),
+            resumes: 0,
             permission,
             outputs: home.path().join("run/outputs"),
             env: Vec::new(),

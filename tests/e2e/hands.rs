@@ -359,3 +359,171 @@ fn check_no_key(folder: &Path) {
         }
     }
 }
+
+/// What who watches was told, besides the usual.
+fn notes(home: &Home) -> Vec<String> {
+    let [id] = &home.runs()[..] else { panic!("one run: {:?}", home.runs()) };
+    let events = home.events(id).into_iter();
+    let notices = events.filter(|record| record["event"] == "Injected" && record["data"]["why"] == "notice");
+    notices.map(|record| record["data"]["text"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn what_a_script_makes_where_a_rule_denies_it_does_not_stay() {
+    const MAKES: [&str; 6] = [
+        ".claude/settings.json",
+        "tool_policy.yaml",
+        ".ukai/tools/x.toml",
+        "deep/er/.env.local",
+        "secrets/key",
+        "a/.git/config",
+    ];
+    for who in ALL {
+        let rules = format!(
+            "{}[[rule]]\nwhen.step = 3\nreply.calls = [{{ tool = \"Bash\", args = {{ command = \"bash late.sh\", run_in_background = true }} }}]\n",
+            script(&["bash make.sh", "cat made; ls -A"], 5_000).trim_end_matches("[[rule]]\nreply.text = \"done\"\n")
+        ) + "[[rule]]\nwhen.step = 4\nreply.calls = [{ tool = \"Bash\", args = { command = \"until [ -e started ]; do sleep 0.05; done\" } }]\n[[rule]]\nreply.text = \"done\"\n";
+        let (mut home, _script) = home(As::WhoeverTests, &rules);
+        let make = |path: &str| format!("mkdir -p $(dirname {path}); echo planted > {path}\n");
+        home.file("make.sh", &format!("{}echo kept > made", MAKES.map(make).concat()));
+        // After the last look at it, and before its end.
+        home.file(
+            "late.sh",
+            "touch started; trap 'mkdir -p .claude; echo late > .claude/late; exit' TERM; sleep 300 & wait",
+        );
+        home.file("deep/own", "");
+        match who {
+            As::WhoeverTests => {}
+            As::OrdinaryUser => home.as_ordinary_user(),
+            As::WithoutNamespaces => home.without_namespaces(),
+        }
+        let run: Vec<&str> = RUN.into_iter().chain(["--deny", "Edit(secrets/**)"]).collect();
+        let output = home.command(&run).env("LAB_KEY", KEY).output().expect("ukai runs");
+        assert_eq!(output.status.code(), Some(0), "{who:?}: {output:?}");
+        let all = finished(&home);
+        assert_eq!(all[0]["status"], "failed", "{who:?}: {all:?}");
+        let told = all[0]["output"].as_str().expect("text");
+        assert!(
+            told.contains("[denied: a command made what a rule denies") && told.contains(".claude"),
+            "{who:?}: {told}"
+        );
+        assert_eq!(all[1]["status"], "ok", "{who:?}: {all:?}");
+        for path in MAKES {
+            let top = path.split('/').next().expect("a name");
+            let gone = if matches!(top, "deep" | "a") { path.to_owned() } else { top.to_owned() };
+            assert!(!home.work().join(gone).exists(), "{who:?}: {path}");
+        }
+        assert!(home.work().join("made").exists() && home.work().join("deep/own").exists(), "{who:?}");
+        let notes = notes(&home);
+        assert_eq!(notes.iter().filter(|note| note.contains("what a rule denies")).count(), 2, "{who:?}: {notes:?}");
+        let [id] = &home.runs()[..] else { panic!("one run") };
+        let refused = home.state_dir().join("runs").join(id).join("refused");
+        let text = std::fs::read_to_string(refused.join("1-claude/settings.json")).expect("it is kept");
+        assert_eq!(text, "planted\n", "{who:?}");
+        assert!(refused.join("2-claude/late").exists(), "{who:?}");
+        // Who looks later is told, too.
+        for verb in ["show", "logs"] {
+            let shown = home.ukai(&[verb, id]);
+            assert!(
+                String::from_utf8_lossy(&shown.stdout).contains("what a rule denies"),
+                "{who:?}: {verb}: {shown:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_a_rule_hides_is_hidden_however_deep_it_lies_and_however_much_of_it_there_is() {
+    let deep = "d/".repeat(40);
+    let scripts = [format!("cat {deep}.env many/*/.env"), format!("echo x > {deep}.env"), "ls many | wc -l".to_owned()];
+    let (mut home, _script) = home(As::WhoeverTests, &script(&["bash 0.sh", "bash 1.sh", "bash 2.sh"], 20_000));
+    scripts.iter().enumerate().for_each(|(at, script)| home.file(&format!("{at}.sh"), script));
+    home.file(&format!("{deep}.env"), "DOTENV-7788");
+    // More than one packet names.
+    let long = "n".repeat(150);
+    (0..1_500).for_each(|n| home.file(&format!("many/{long}{n}/.env"), "DOTENV-7788"));
+    home.as_ordinary_user();
+    let outcomes = outcomes(As::OrdinaryUser, &home);
+    assert!(!format!("{outcomes:?}").contains("DOTENV-7788"), "{:.500}", outcomes[0].1);
+    assert_eq!((outcomes[1].0.as_str(), outcomes[2].1.as_str()), ("failed", "1500\n"), "{outcomes:?}");
+    assert_eq!(std::fs::read_to_string(home.work().join(deep).join(".env")).expect("a file"), "DOTENV-7788");
+    assert!(notes(&home).is_empty(), "{:?}", notes(&home));
+}
+
+#[test]
+fn what_commands_are_not_confined_by_is_told_once_by_the_job_that_runs_some() {
+    let (home, _script) = home(As::WithoutNamespaces, &script(&["true", "true"], 5_000));
+    home.file(".env", "x");
+    let output = home.command(&RUN).env("LAB_KEY", KEY).output().expect("ukai runs");
+    let progress = String::from_utf8_lossy(&output.stderr).into_owned();
+    let notes = notes(&home);
+    let [note] = &notes[..] else { panic!("one note: {notes:?}") };
+    for part in ["namespaces: unshare", ".env and its like inside the workdir are open", "can be seen in /proc"] {
+        assert!(note.contains(part), "{note}");
+    }
+    assert_eq!(progress.matches("note: its commands are confined without").count(), 1, "{progress}");
+    for (who, commands) in [(As::WithoutNamespaces, &[][..]), (As::WhoeverTests, &["true"])] {
+        let (home, _script) = self::home(who, &script(commands, 5_000));
+        let _ = home.command(&RUN).env("LAB_KEY", KEY).output().expect("ukai runs");
+        assert!(self::notes(&home).is_empty(), "{who:?}");
+    }
+}
+
+/// Processes directly below this one.
+fn children(pid: u32) -> Vec<u32> {
+    process::all().iter().filter(|seen| !seen.is_dead && seen.parent == pid).map(|seen| seen.pid).collect()
+}
+
+fn signal(pid: u32) -> nix::Result<()> {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), nix::sys::signal::SIGKILL)
+}
+
+#[test]
+fn a_tool_host_that_is_killed_is_followed_by_another_and_nothing_is_run_twice() {
+    for (who, seconds) in ALL.into_iter().zip([39_441, 39_442, 39_443]) {
+        let sleep = format!("sleep\0{seconds}");
+        let command = format!("echo once >> ran; sleep {seconds}");
+        let (home, script) = home(who, &script(&[&command, "echo again"], 60_000));
+        let mut run = home.command(&RUN).env("LAB_KEY", KEY).spawn().expect("ukai runs");
+        wait::until("the command to run", || lives(&sleep).then_some(()));
+        let [worker] = home.workers()[..] else { panic!("one worker: {:?}", home.workers()) };
+        let [host] = children(worker)[..] else { panic!("one host: {:?}", children(worker)) };
+        // Of the two with namespaces the inner one, which serves.
+        let inner = if who == As::WithoutNamespaces { host } else { children(host)[0] };
+        signal(inner).expect("killed");
+        assert_eq!(run.wait().expect("ukai ends").code(), Some(0), "{who:?}");
+        assert!(!lives(&sleep), "{who:?}");
+        let all = finished(&home);
+        let [first, second] = &all[..] else { panic!("{who:?}: two calls: {all:?}") };
+        assert!(
+            first["status"] == "unknown" && first["output"].as_str().is_some_and(|t| t.contains("outcome unknown")),
+            "{who:?}: {first}"
+        );
+        assert_eq!((&second["status"], &second["output"]), (&json!("ok"), &json!("again\n")), "{who:?}");
+        assert_eq!(std::fs::read_to_string(home.work().join("ran")).expect("it ran"), "once\n", "{who:?}");
+        let [id] = &home.runs()[..] else { panic!("one run") };
+        assert_eq!((home.count(id, "Interrupted"), script.requests()), (1, 3), "{who:?}: {:?}", home.events(id));
+        assert!(!home.state_dir().join("runs").join(id).join("tmp").exists(), "{who:?}");
+    }
+}
+
+#[test]
+fn a_tool_host_that_always_dies_is_a_crash_loop() {
+    let (home, _script) =
+        home(As::WhoeverTests, "[[rule]]\nfault = { status = 429, headers = { retry-after = \"50\" } }\n");
+    let mut run = home.command(&RUN).env("LAB_KEY", KEY).spawn().expect("ukai runs");
+    let ended = wait::until("the job to be given up", || {
+        for worker in home.workers() {
+            // One that has been killed just now is gone by itself.
+            for host in children(worker) {
+                let _ = signal(host);
+            }
+        }
+        run.try_wait().expect("a child")
+    });
+    assert_eq!(ended.code(), Some(1));
+    let [id] = &home.runs()[..] else { panic!("one run") };
+    let events = home.events(id);
+    let last = events.last().expect("an end");
+    assert!(last.to_string().contains("crash_loop") && last.to_string().contains("the tool host has died"), "{last}");
+}

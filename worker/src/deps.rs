@@ -99,6 +99,7 @@ impl Deps {
         let about = About {
             job: welcome.job.clone(),
             spec: welcome.spec.clone(),
+            resumes: state.progress.resumes,
             permission,
             outputs: welcome.outputs.clone(),
             env: welcome.env.clone(),
@@ -128,9 +129,11 @@ impl Deps {
         self.judge.grant(rule);
     }
 
+    /// `window`: what the model that is to read the result holds, in tokens.
     #[must_use]
-    pub fn tool_context(&self, cancel: CancellationToken) -> tool::Context {
+    pub fn tool_context(&self, cancel: CancellationToken, window: u64) -> tool::Context {
         tool::Context {
+            result_tokens_max: tool::result_tokens_max(window),
             permission: self.permission(),
             cancel,
             outputs: self.outputs.clone(),

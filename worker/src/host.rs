@@ -16,12 +16,14 @@ pub mod tree;
 pub mod words;
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use crate::sandbox::{Confine, Held};
 use words::{Exit, Kill, Order, Start, Word};
@@ -83,25 +85,33 @@ fn close_stdin() -> io::Result<()> {
 
 impl Host {
     /// Has the host confine itself, once; what it has entered it never leaves. Blocks for a few milliseconds the first time.
-    pub fn enter(&self, confine: impl FnOnce() -> Option<Confine>) -> Result<Held, String> {
+    pub fn enter(&self, confine: impl FnOnce() -> Result<Option<Confine>, String>) -> Result<Held, String> {
         let mut entered = self.entered.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Entered::Asked(known) = &*entered {
             return known.clone();
         }
-        let said = self.ask(&Order::Enter { confine: confine() });
-        let held = match said {
+        let said = confine().map(|confine| {
+            let named = packet::in_memory(&confine)?;
+            self.ask_with(&Order::Enter, &[named.as_fd()])
+        });
+        let held = said.and_then(|said| match said {
             Ok(Some(Word::Entered(held))) => Ok(held),
             Ok(Some(Word::Refused { why })) => Err(why),
             Ok(_) => Err("the tool host ended without a word".to_owned()),
             Err(error) => Err(format!("the tool host cannot be reached: {error}")),
-        };
+        });
         *entered = Entered::Asked(held.clone());
         held
     }
 
     fn ask(&self, order: &Order) -> io::Result<Option<Word>> {
+        self.ask_with(order, &[])
+    }
+
+    fn ask_with(&self, order: &Order, descriptors: &[BorrowedFd<'_>]) -> io::Result<Option<Word>> {
         let (ours, theirs) = packet::line()?;
-        packet::send(&self.line, order, &[theirs.as_fd()])?;
+        let all: Vec<_> = descriptors.iter().copied().chain([theirs.as_fd()]).collect();
+        packet::send(&self.line, order, &all)?;
         drop(theirs);
         Ok(packet::receive(&ours, &mut Vec::new())?.map(|(word, _)| word))
     }
@@ -113,6 +123,15 @@ impl Host {
         rustix::io::ioctl_fionbio(&output, true)?;
         packet::send(&self.line, &Order::Start(start), &[write.as_fd(), theirs.as_fd()])?;
         Ok(Running { output, answers: ours })
+    }
+
+    /// Comes back when the host is gone, which none of its commands is waited for by any more. For a runtime.
+    pub async fn gone(&self) -> io::Result<()> {
+        // The host says nothing on this line, so all there will ever be to read is its end.
+        // Its successor is unsafe for the sake of types that could change their descriptor; an OwnedFd cannot.
+        #[allow(deprecated)]
+        let line = AsyncFd::with_interest(self.line.try_clone()?, Interest::READABLE)?;
+        line.readable().await.map(drop)
     }
 
     /// Ends all that was ever started and still lives. Blocks until nothing does.

@@ -60,6 +60,7 @@ pub fn check(confine: &Confine, namespaces: &Result<(), String>) -> io::Result<H
         if let Some(path) = confine.hide.iter().chain(&confine.protect).next() {
             missing.push(format!("{} and its like inside the workdir are open to commands", path.display()));
         }
+        missing.push("who else runs here, with which arguments, can be seen in /proc".to_owned());
         if confine.network == Network::Loopback {
             let why = "a loopback of its own needs a network namespace, which this kernel does not grant";
             return Err(io::Error::other(why));

@@ -30,7 +30,7 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
 
 fn answer(SandboxRequest { network }: SandboxRequest, host: &Host) -> SandboxAnswer {
     let confine = Confine { network, ..Confine::default() };
-    let entered = host.enter(|| Some(confine.clone()));
+    let entered = host.enter(|| Ok(Some(confine.clone())));
     host.close();
     // The namespaces before the filter, which forbids to make any.
     let (landlock_abi, namespaces) = (sandbox::landlock_abi(), sandbox::granted());

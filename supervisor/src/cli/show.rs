@@ -16,6 +16,7 @@ use crate::store::spec_file::{self, Loaded};
 const DENIED_SHOWN_MAX: usize = 20;
 const TOOL_CHARS_MAX: usize = 64;
 const PROMPT_CHARS_MAX: usize = 200;
+const NOTICE_CHARS_MAX: usize = 1_000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -77,6 +78,9 @@ fn text(context: &Context, row: &JobRow, result: &JobResult) -> String {
     }
     if let Some(why) = &result.attention {
         line("attention", format!("{why}; when seen: {}", command(&["ack", row.id.as_str()])));
+    }
+    for notice in &result.notices {
+        line("note", print::brief(notice, NOTICE_CHARS_MAX));
     }
     let workdir = spec.as_ref().map(|spec| spec.workdir.clone());
     let limits = result.limits.or_else(|| spec.as_ref().map(|spec| spec.limits));

@@ -54,9 +54,10 @@ struct Ending {
 pub fn serve(line: OwnedFd) -> io::Result<()> {
     let mut buffer = Vec::new();
     let Some((order, mut with)) = packet::receive(&line, &mut buffer)? else { return Ok(()) };
-    let (Order::Enter { confine }, Some(answers)) = (order, with.pop()) else {
+    let (Order::Enter, Some(answers), Some(named)) = (order, with.pop(), with.pop()) else {
         return Err(io::Error::other("the first order was not to enter"));
     };
+    let confine: Option<Confine> = packet::from_memory(named)?;
     let namespaces = confine.as_ref().map(|confine| Namespaces { network: confine.network }.leave());
     if let Some(Ok(())) = namespaces {
         // The next one forked is the init of the new namespaces; this one only waits for it.
@@ -150,7 +151,7 @@ impl Host {
             return Err(io::Error::other("an order without a socket for its answer"));
         };
         match order {
-            Order::Enter { .. } => tell(&answers, &Word::Refused { why: "this host has entered already".to_owned() }),
+            Order::Enter => tell(&answers, &Word::Refused { why: "this host has entered already".to_owned() }),
             Order::EndAll(kill) => self.end_all(kill.grace(), answers),
             Order::Start(start) => match with.pop() {
                 Some(output) => self.start(&start, &output, answers),

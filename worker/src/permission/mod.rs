@@ -9,7 +9,7 @@
 
 mod bash;
 mod classifier;
-mod closed;
+pub mod closed;
 pub mod command;
 mod disk;
 mod operand;

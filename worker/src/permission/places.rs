@@ -167,6 +167,14 @@ impl Places {
     /// Whether what a deny or ask rule names lies below this folder, or is it: who removes `~` removes `~/.ssh`.
     #[must_use]
     pub fn rule_is_below(&self, rule: &PathRule, base: &Place, folder: &Path) -> bool {
+        // Without a name before its wildcards it is about anything, and the disk is asked instead.
+        !rule.literal_prefix().is_empty()
+            && self.literal_places(rule, base).into_iter().any(|place| place.starts_with(folder))
+    }
+
+    /// What a rule names before its first wildcard, from where it starts as named and as that really is.
+    #[must_use]
+    pub fn literal_places(&self, rule: &PathRule, base: &Place) -> [PathBuf; 2] {
         let prefix = rule.literal_prefix();
         let root = Place { lexical: "/".into(), real: "/".into() };
         let anchor = match rule.anchor {
@@ -175,8 +183,7 @@ impl Places {
             Anchor::Base => base,
             Anchor::Workdir => &self.workdir,
         };
-        // Without a name before its wildcards it is about anything, and the disk is asked instead.
-        !prefix.is_empty() && anchor.both().into_iter().any(|anchor| anchor.join(&prefix).starts_with(folder))
+        anchor.both().map(|anchor| anchor.join(&prefix))
     }
 
     /// Whether this place is in the job's own `outputs/`.

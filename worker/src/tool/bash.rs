@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use ukai_protocol::json::Json;
 
 use super::said::Said;
-use super::spill::Sink;
 use super::{Context, Stopped, text};
 use crate::host::words::Exit;
 use crate::host::{Look, Running};
@@ -54,7 +53,7 @@ pub(super) fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
         ));
     }
     let deadline = Instant::now() + Duration::from_millis(timeout_ms);
-    let mut said = Said::new(Sink::new("Bash", &context.outputs, &context.mask));
+    let mut said = Said::new(context.sink("Bash"));
     match hear_out(&running, &mut said, deadline, context) {
         Ok(Exit::Code(0)) => Ok(shown(said)),
         Ok(Exit::Code(code)) => Err(Stopped::Failed(format!("{}[exit code {code}]\n", lines(said)))),
@@ -66,9 +65,7 @@ pub(super) fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
             lines(said)
         ))),
         Err(Cut::Refused(why)) => Err(Stopped::Failed(format!("The command could not be started: {why}\n"))),
-        Err(Cut::Lost(why)) => {
-            Err(Stopped::Failed(format!("{}[what became of it is not known: {why}]\n", lines(said))))
-        }
+        Err(Cut::Lost(why)) => Err(Stopped::Unknown(format!("{}[outcome unknown: {why}]\n", lines(said)))),
     }
 }
 

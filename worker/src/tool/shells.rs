@@ -3,6 +3,8 @@
 
 mod confine;
 mod environment;
+mod guard;
+mod look;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,6 +21,7 @@ use crate::host::words::Start;
 use crate::host::{Host, Running, tree};
 use crate::permission::Permission;
 use crate::sandbox::{self, Held};
+use guard::Guard;
 
 /// Commands in the background at a time: each has a thread that listens to it.
 pub const BACKGROUND_MAX: usize = 8;
@@ -31,12 +34,18 @@ pub struct Shells {
     host: Option<(Host, About)>,
     started: AtomicU64,
     background: Mutex<BTreeMap<String, Arc<Background>>>,
+    /// None: nothing has been confined, or nothing will be.
+    guard: Mutex<Option<Guard>>,
+    /// What who watches has not been told.
+    unsaid: Mutex<Vec<String>>,
 }
 
 /// What of a job its commands depend on.
 pub struct About {
     pub job: JobId,
     pub spec: JobSpec,
+    /// How often a person let it go on after an end.
+    pub resumes: u32,
     pub permission: Arc<Permission>,
     /// Of the job's own folder, where only its worker writes.
     pub outputs: PathBuf,
@@ -47,9 +56,14 @@ pub struct About {
 }
 
 impl About {
+    /// The job's own folder.
+    fn run(&self) -> &Path {
+        self.outputs.parent().unwrap_or(&self.outputs)
+    }
+
     /// Where commands may leave what nobody needs.
     fn temp(&self) -> PathBuf {
-        self.outputs.parent().unwrap_or(&self.outputs).join("tmp")
+        self.run().join("tmp")
     }
 }
 
@@ -62,7 +76,13 @@ impl Shells {
     /// For a process that starts no commands.
     #[must_use]
     pub fn none() -> Self {
-        Shells { host: None, started: AtomicU64::new(0), background: Mutex::new(BTreeMap::new()) }
+        Shells {
+            host: None,
+            started: AtomicU64::new(0),
+            background: Mutex::default(),
+            guard: Mutex::default(),
+            unsaid: Mutex::default(),
+        }
     }
 
     /// From TERM to KILL.
@@ -101,7 +121,36 @@ impl Shells {
         let temp = about.temp();
         let made = ukai_protocol::disk::create_dir(&temp);
         made.map_err(|error| format!("the job's folder for temporary files, {}: {error}", temp.display()))?;
-        host.enter(|| confine::of(about, &temp))
+        let mut is_first = false;
+        let held = host.enter(|| {
+            is_first = true;
+            if !about.spec.policy.sandbox.on {
+                return Ok(None);
+            }
+            let besides = confine::own(about).into_iter().collect();
+            let (guard, mut closed) = Guard::begin(&about.permission, about.run(), about.resumes, besides)?;
+            *locked(&self.guard) = Some(guard);
+            locked(&self.unsaid).extend(closed.missing.take().into_iter().chain(closed.refused.take()));
+            Ok(Some(confine::of(about, &temp, closed)))
+        })?;
+        if is_first && !held.missing.is_empty() {
+            locked(&self.unsaid).push(format!("its commands are confined without: {}", held.missing.join("; ")));
+        }
+        Ok(held)
+    }
+
+    /// Takes away what a command made where a rule denies it; what is to be said of that, if anything. Blocks.
+    pub fn refuse(&self) -> Option<String> {
+        let (_, about) = self.host.as_ref()?;
+        let said = locked(&self.guard).as_mut()?.check(&about.permission)?;
+        tracing::warn!(said, "after a command");
+        locked(&self.unsaid).push(said.clone());
+        Some(said)
+    }
+
+    /// What who watches should know and has not been told. Nothing, as long as nothing was started.
+    pub fn notices(&self) -> Vec<String> {
+        if self.has_started() { std::mem::take(&mut *locked(&self.unsaid)) } else { Vec::new() }
     }
 
     /// Takes a command into the background and names it.
@@ -149,10 +198,14 @@ impl Shells {
 
     /// Ends all that was started and still lives. Blocks.
     pub fn end_all(&self) -> io::Result<()> {
-        match &self.host {
-            Some((host, about)) if self.has_started() => host.end_all(about.grace),
-            _ => Ok(()),
+        let Some((host, about)) = self.host.as_ref().filter(|_| self.has_started()) else { return Ok(()) };
+        let ended = host.end_all(about.grace);
+        self.refuse();
+        ended?;
+        if let Some(guard) = locked(&self.guard).as_ref() {
+            guard.end()?;
         }
+        Ok(())
     }
 
     /// At the end of the job: takes away what its commands left in the temporary folder.
@@ -164,6 +217,16 @@ impl Shells {
         }
     }
 
+    /// Comes back with the reason when nothing can be started any more, since the host has died. For a runtime.
+    pub async fn lost(&self) -> String {
+        let Some((host, _)) = &self.host else { return std::future::pending().await };
+        match host.gone().await {
+            Ok(()) => "the tool host has died, and all that it had started with it".to_owned(),
+            // Whether it lives cannot be known then, which is no better.
+            Err(error) => format!("the tool host cannot be watched: {error}"),
+        }
+    }
+
     /// The end of the host, and of everything with it; nothing can be started any more. Blocks until it is gone.
     pub fn close(&self) {
         if let Some((host, _)) = &self.host {
@@ -171,10 +234,14 @@ impl Shells {
         }
     }
 
-    /// Nothing panics while it is held.
     fn background(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Background>>> {
-        self.background.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.background)
     }
+}
+
+/// Whoever broke down while it was held has left nothing half done in it.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The shell of this machine, if it has one.

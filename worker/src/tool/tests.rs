@@ -66,6 +66,7 @@ impl World {
             shells: Arc::new(Shells::none()),
             seen: Arc::default(),
             looks: Default::default(),
+            result_tokens_max: super::result_tokens_max(200_000),
         };
         World { work: top.join("work"), temp, context }
     }

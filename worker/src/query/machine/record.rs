@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use ukai_protocol::event::{Event, ToolStatus};
+use ukai_protocol::event::{Event, ToolStatus, Why};
 use ukai_protocol::lease::{AnswerClass, Grant, Report};
 use ukai_protocol::message::Usage;
 
@@ -19,7 +19,12 @@ impl Machine {
     }
 
     pub(super) fn answer_with(&mut self, call: &str, tool: String, done: ToolOutput, now: Instant) {
-        let ToolOutput { status, output, files_changed, seen } = done;
+        let ToolOutput { status, output, files_changed, seen, notices } = done;
+        for text in notices {
+            if !self.state.progress.notices.contains(&text) {
+                self.record(Event::Injected { why: Why::Notice, text });
+            }
+        }
         // A result has its cap from its tool. What went wrong is told in many places, and often with what was asked for.
         let output = if status == ToolStatus::Ok { output } else { told(&output) };
         self.record(Event::ToolFinished {

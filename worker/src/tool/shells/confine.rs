@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::About;
+use super::guard::Closed;
 use crate::sandbox::Confine;
 
 /// Below the home folder, what compilers and interpreters are made of.
@@ -11,17 +12,9 @@ const TOOLCHAINS: [&str; 9] =
 /// In those, what would let a command be its owner elsewhere.
 const CREDENTIALS: [&str; 6] = ["credentials", "credentials.toml", ".git-credentials", ".netrc", ".npmrc", ".pypirc"];
 
-/// Folders of the workdir whose files are looked through for what a rule denies: at so many entries the look ends, and
-/// what lies deeper is held by the rules alone.
-const LOOK_ENTRIES_MAX: usize = 20_000;
-const LOOK_DEPTH_MAX: usize = 6;
-
-/// None: the policy says `sandbox: off`.
-pub(super) fn of(about: &About, temp: &Path) -> Option<Confine> {
+/// `closed` is what lies in the workdir and is not for commands.
+pub(super) fn of(about: &About, temp: &Path, closed: Closed) -> Confine {
     let sandbox = &about.spec.policy.sandbox;
-    if !sandbox.on {
-        return None;
-    }
     let places = about.permission.places();
     let workdir = places.real_workdir();
     let mut read = vec![about.outputs.clone()];
@@ -32,14 +25,18 @@ pub(super) fn of(about: &About, temp: &Path) -> Option<Confine> {
     read.extend(sandbox.read.iter().cloned());
     let mut write = vec![workdir.to_owned(), temp.to_owned()];
     write.extend(sandbox.write.iter().cloned());
-    let (mut protect, mut hide) = about.permission.closed_to_commands(LOOK_ENTRIES_MAX, LOOK_DEPTH_MAX);
-    // What ukai itself keeps is nobody's to read or write, wherever the job works.
-    let run = about.outputs.parent().unwrap_or(&about.outputs);
-    // Of the way there the first folder: one further down could be carried away with its parent.
-    let state = run.parent().and_then(Path::parent).and_then(|state| state.strip_prefix(workdir).ok());
-    hide.extend(state.and_then(|below| below.components().next()).map(|first| workdir.join(first)));
+    let Closed { mut protect, mut hide, .. } = closed;
+    hide.extend(own(about));
     protect.retain(|path| !hide.contains(path));
-    Some(Confine { network: sandbox.network, read, write, protect, hide })
+    Confine { network: sandbox.network, read, write, protect, hide }
+}
+
+/// What ukai itself keeps is nobody's to read or write, wherever the job works: of the way to the job's own folder the first
+/// folder in the workdir, if it is in there. One further down could be carried away with its parent.
+pub(super) fn own(about: &About) -> Option<PathBuf> {
+    let workdir = about.permission.places().real_workdir();
+    let state = about.run().parent().and_then(Path::parent).and_then(|state| state.strip_prefix(workdir).ok());
+    state.and_then(|below| below.components().next()).map(|first| workdir.join(first))
 }
 
 /// A folder, or where credentials lie in it, all else that does.
