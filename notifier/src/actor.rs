@@ -382,6 +382,9 @@ fn redacted(what: What, text: &dyn Fn(String) -> String) -> What {
         What::Attention { job, name, account, why } => {
             What::Attention { job, name: text(name), account: account.map(text), why: text(why) }
         }
+        What::AskWaiting { job, name, call, tool, argument } => {
+            What::AskWaiting { job, name: text(name), call, tool: text(tool), argument: text(argument) }
+        }
         What::LimitNear { job, name, account, limit, used, max } => {
             What::LimitNear { job, name: text(name), account: account.map(text), limit, used, max }
         }

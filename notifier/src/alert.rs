@@ -54,6 +54,15 @@ pub enum What {
         account: Option<String>,
         why: String,
     },
+    /// A call of it waits for a person.
+    AskWaiting {
+        job: JobId,
+        name: String,
+        call: String,
+        tool: String,
+        /// What it would do, on a line.
+        argument: String,
+    },
     LimitNear {
         job: JobId,
         name: String,
@@ -104,6 +113,7 @@ pub enum Kind {
     JobAborted,
     CrashLoop,
     Attention,
+    AskWaiting,
     LimitNear,
     Quarantined,
     StartsPaused,
@@ -130,6 +140,7 @@ impl What {
             }
             What::JobAborted { job, .. } => (Kind::JobAborted, job.to_string()),
             What::Attention { job, .. } => (Kind::Attention, job.to_string()),
+            What::AskWaiting { job, call, .. } => (Kind::AskWaiting, format!("{job}/{call}")),
             // One notice per limit and job.
             What::LimitNear { job, limit, .. } => return limit_near(job, *limit),
             What::Quarantined { subject, .. } => (Kind::Quarantined, subject.clone()),
@@ -145,7 +156,10 @@ impl What {
     #[must_use]
     pub fn job(&self) -> Option<&JobId> {
         match self {
-            What::JobAborted { job, .. } | What::Attention { job, .. } | What::LimitNear { job, .. } => Some(job),
+            What::JobAborted { job, .. }
+            | What::Attention { job, .. }
+            | What::AskWaiting { job, .. }
+            | What::LimitNear { job, .. } => Some(job),
             _ => None,
         }
     }
@@ -173,6 +187,7 @@ pub fn next(what: &What) -> Option<String> {
             command(&["resume", job.as_str()].into_iter().chain(limits).collect::<Vec<_>>())
         }
         What::Attention { job, .. } | What::LimitNear { job, .. } => command(&["show", job.as_str()]),
+        What::AskWaiting { job, call, .. } => command(&["approve", &format!("{job}/{call}")]),
         What::BreakerOpened { account, until: None, .. } => command(&["providers", "reset", account]),
         What::BreakerOpened { .. } => command(&["providers"]),
         What::Quarantined { .. } => command(&["quarantine", "ls"]),
@@ -191,6 +206,10 @@ impl fmt::Display for What {
                 write!(f, "{job} ({name}) aborted: {} ({}): {}", cause.kind.reason(), cause.kind, cause.detail)
             }
             What::Attention { job, name, why, .. } => write!(f, "{job} ({name}) needs attention: {why}"),
+            What::AskWaiting { job, name, call, tool, argument } => {
+                let deny = quoted(&["deny", &format!("{job}/{call}"), "--because", "WHY"]);
+                write!(f, "{job} ({name}) waits for you: {tool} {argument}; {deny} forbids it")
+            }
             What::LimitNear { job, name, limit, used, max, .. } => {
                 write!(f, "{job} ({name}) has used {used} of {max} ({limit})")
             }

@@ -96,6 +96,7 @@ fn counted(message: &Message) -> String {
             What::BreakerClosed { .. } => "a provider is asked again",
             What::JobAborted { .. } => "a job aborted",
             What::Attention { .. } => "a job needs attention",
+            What::AskWaiting { .. } => "a call waits for you",
             What::LimitNear { .. } => "a limit is near",
             What::Quarantined { .. } => "files do not verify",
             What::StartsPaused { .. } => "many jobs crashed",

@@ -18,12 +18,11 @@ use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName as _
 use interprocess::os::unix::local_socket::ListenerOptionsExt as _;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec};
 
 use crate::codec::{self, CodecError};
 use crate::frame::{self, BadPreamble, PREAMBLE_BYTES, Role};
+use crate::socket::{self, ReadHalf, WriteHalf};
 
 /// How long a peer may take for its preamble: it is one small write.
 const PREAMBLE_DEADLINE: Duration = Duration::from_secs(5);
@@ -44,12 +43,12 @@ pub enum LinkError {
 
 /// The receiving side of a connection.
 pub struct Reader {
-    frames: FramedRead<OwnedReadHalf, LengthDelimitedCodec>,
+    frames: FramedRead<ReadHalf, LengthDelimitedCodec>,
 }
 
 /// The sending side. Dropping it ends that direction: the peer reads what was sent, then the end.
 pub struct Writer {
-    frames: FramedWrite<OwnedWriteHalf, LengthDelimitedCodec>,
+    frames: FramedWrite<WriteHalf, LengthDelimitedCodec>,
 }
 
 pub struct Listener {
@@ -95,7 +94,7 @@ async fn open(stream: Stream, role: Role) -> Result<(Role, Reader, Writer), Link
     check_peer(&stream)?;
     // interprocess's own stream says yes to a shutdown and does none; what is under it does.
     let Stream::UdSocket(stream) = stream;
-    let (mut receive, mut send) = UnixStream::from_std(OwnedFd::try_from(stream)?.into())?.into_split();
+    let (mut receive, mut send) = socket::halves(OwnedFd::try_from(stream)?.into())?;
     let exchange = async {
         send.write_all(&frame::preamble(role)).await?;
         let mut theirs = [0; PREAMBLE_BYTES];

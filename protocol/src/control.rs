@@ -218,6 +218,8 @@ pub enum Response {
         /// The first of them, in the order of submission for jobs.
         first: Vec<ToSee>,
         count: u64,
+        /// What waits for a person, the first as `JOB/CALL`, and how many.
+        asks: (Vec<String>, u64),
     },
     /// How each sink fared, or stands.
     Notified {

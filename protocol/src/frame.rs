@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn the_preamble_is_these_bytes_for_ever() {
-        assert_eq!(preamble(Role::Worker), *b"ukai\x07\x00\x01\x00");
+        assert_eq!(preamble(Role::Worker), *b"ukai\x08\x00\x01\x00");
         for role in [Role::Supervisor, Role::Worker, Role::Client] {
             assert_eq!(read_preamble(preamble(role)), Ok(role));
         }
@@ -82,6 +82,6 @@ mod tests {
     fn another_version_another_program_another_role_are_told_apart() {
         assert_eq!(read_preamble(*b"GET / HT"), Err(BadPreamble::NotUkai));
         assert_eq!(read_preamble(*b"ukai\x01\x00\x01\x00"), Err(BadPreamble::Version { theirs: 1 }));
-        assert_eq!(read_preamble(*b"ukai\x07\x00\x09\x00"), Err(BadPreamble::Role(9)));
+        assert_eq!(read_preamble(*b"ukai\x08\x00\x09\x00"), Err(BadPreamble::Role(9)));
     }
 }

@@ -34,6 +34,7 @@ pub mod codec;
 pub mod connection;
 pub mod frame;
 pub mod pipe;
+mod socket;
 
 // The only doors to processes and to durable files.
 pub mod disk;

@@ -109,6 +109,8 @@ pub struct SandboxAnswer {
     pub seccomp: Result<(), String>,
     /// A host was really confined: what it could not have and goes without, or why no command can be started.
     pub entered: Result<Vec<String>, String>,
+    /// The same of the worker itself: what it goes without, or why it does not start.
+    pub worker: Result<Vec<String>, String>,
     /// The shell that runs command lines.
     pub bash: Option<PathBuf>,
     /// Where one is looked for.

@@ -4,7 +4,7 @@
 //! caller is their subreaper ([`adopt_orphans`]): who forks off twice comes back to us and not to init. A pid alone is
 //! never signalled: start time and boot are compared first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -17,6 +17,8 @@ use crate::process;
 const ROUND: Duration = Duration::from_millis(5);
 /// A tree that forks, detaches and ignores TERM was gone after 7 rounds; this many are for a machine under load.
 const ROUNDS_MAX: u32 = 400;
+/// At its own children, until two looks agree. Where they never do, all of `/proc` is looked at.
+const LOOKS_MAX: u32 = 8;
 
 /// Orphans below this process become its children, so that the sweep can find them.
 pub fn adopt_orphans() -> std::io::Result<()> {
@@ -81,14 +83,34 @@ fn descendants_of(roots: &[ProcessMark]) -> Vec<ProcessMark> {
     found
 }
 
-/// Processes whose parent is `pid`, with those that are dead and not yet reaped.
+/// The children of this process, with those that are dead and not yet reaped.
+///
+/// The kernel keeps a list of them for each thread, so that nobody has to look at every process of the machine whenever a
+/// worker ends. A list that loses one while it is read may leave out another; then the next look differs.
 #[must_use]
-pub fn children_of(pid: u32) -> Vec<ProcessMark> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|child| process::stat(*child).is_some_and(|stat| stat.parent == pid))
-        .filter_map(process::mark)
-        .collect()
+pub fn children() -> BTreeSet<u32> {
+    let mut before = None;
+    for _ in 0..LOOKS_MAX {
+        match (listed_children(), before) {
+            (Some(now), Some(before)) if now == before => return now,
+            (Some(now), _) => before = Some(now),
+            (None, _) => break,
+        }
+    }
+    let me = std::process::id();
+    process::all().into_iter().filter(|seen| seen.parent == me).map(|seen| seen.pid).collect()
+}
+
+/// None where the kernel keeps no such lists (`CONFIG_PROC_CHILDREN`), or a thread went meanwhile.
+fn listed_children() -> Option<BTreeSet<u32>> {
+    let mut found = BTreeSet::new();
+    for thread in std::fs::read_dir("/proc/self/task").ok()? {
+        let list = std::fs::read_to_string(thread.ok()?.path().join("children")).ok()?;
+        for pid in list.split_whitespace() {
+            found.insert(pid.parse().ok()?);
+        }
+    }
+    Some(found)
 }
 
 fn signal(pid: u32, signal: Signal) {
@@ -124,6 +146,33 @@ mod tests {
         end(&root, Duration::from_millis(20)).expect("it ends");
         child.wait().expect("it is reaped");
         assert!(below.iter().all(|mark| !process::is_alive(mark)), "{below:?}");
+    }
+
+    #[test]
+    fn children_are_known_whichever_thread_started_them_and_until_they_are_reaped() {
+        let sleep = || std::process::Command::new("/bin/sleep").arg("300").spawn().expect("sleep starts");
+        let (stop, told) = std::sync::mpsc::channel::<()>();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            sender.send(sleep()).expect("heard");
+            let _ = told.recv();
+        });
+        let mut started = [sleep(), receiver.recv().expect("the other")];
+        let know = |started: &[std::process::Child]| {
+            let (listed, children) = (listed_children(), children());
+            assert!(listed.is_none_or(|listed| started.iter().all(|child| listed.contains(&child.id()))));
+            started.iter().all(|child| children.contains(&child.id()))
+        };
+        assert!(know(&started), "those that live");
+        started.iter_mut().for_each(|child| child.kill().expect("it ends"));
+        assert!(know(&started), "the dead");
+        drop(stop);
+        thread.join().expect("it ends");
+        assert!(know(&started), "those of a thread that is gone");
+        for child in &mut started {
+            child.wait().expect("it is reaped");
+            assert!(!children().contains(&child.id()));
+        }
     }
 
     #[test]

@@ -58,6 +58,7 @@ use crate::store::told::Told;
 use crate::store::{Appended, Recovered, StoreError};
 use crate::table::Job;
 
+pub use ack::AttentionWanted;
 pub use attempt::Write;
 pub use batch::Occasion;
 pub use pause::Unpaused;
@@ -127,9 +128,9 @@ pub enum Msg {
         all: bool,
         answer: Answer<Vec<ToSee>>,
     },
-    /// The first, and how many there are.
+    /// The first, and how many there are; and the same of what waits for a person.
     Attention {
-        answer: Answer<(Vec<ToSee>, u64)>,
+        answer: Answer<AttentionWanted>,
     },
     /// A person's word about a call that was put to one.
     Decide {

@@ -27,7 +27,7 @@ pub fn flag(denied: &DeniedCall, workdir: Option<&Path>) -> Option<String> {
     let text = |key: &str| denied.input.0.get(key).and_then(|value| value.as_str());
     let spec = match tool {
         "Read" | "Edit" | "Write" => text("file_path").and_then(|path| place(path, workdir)),
-        "Bash" => text("command").filter(|command| is_plain(command)).map(str::to_owned),
+        "Bash" => text("command").filter(|command| is_plain(command) && is_simple(command)).map(str::to_owned),
         _ => None,
     };
     // A rule on Edit governs both.
@@ -86,6 +86,11 @@ fn is_plain_name(name: &str) -> bool {
     name.chars().all(|c| c.is_alphanumeric() || " ._-+@,=".contains(c))
 }
 
+/// One command, and nothing that the shell would make another of.
+fn is_simple(command: &str) -> bool {
+    command.chars().all(|c| c.is_alphanumeric() || " ._-+@,=/:%^".contains(c))
+}
+
 fn is_plain(command: &str) -> bool {
     let is_glob = |c: char| c.is_control() || matches!(c, '*' | '?' | '\\');
     !command.trim().is_empty() && command.chars().count() <= COMMAND_CHARS_MAX && !command.chars().any(is_glob)
@@ -105,6 +110,9 @@ mod tests {
             ("Edit", "file_path", "a[b]/c", None),
             ("Bash", "command", "cargo test -q", Some("Bash(cargo test -q)")),
             ("Bash", "command", "rm *", None),
+            ("Bash", "command", "echo a >> b", None),
+            ("Bash", "command", "a; b", None),
+            ("Bash", "command", "a \"b c\"", None),
             ("Grep", "pattern", "x", None),
             ("deploy", "to", "x", Some("deploy")),
             ("mcp__files__put", "to", "x", Some("mcp__files__put")),

@@ -58,7 +58,9 @@ impl Approval {
         (shortest, longest): (Duration, Duration),
         now: Instant,
     ) {
-        self.open.retain(|(of, call), _| of != job || asks.iter().any(|ask| ask.call == *call));
+        let gone = |(of, call): &Ask| of == job && asks.iter().all(|ask| ask.call != *call);
+        let over: Vec<Ask> = self.open.keys().filter(|ask| gone(ask)).cloned().collect();
+        over.iter().for_each(|ask| self.over(ask));
         for ask in asks {
             let left = Duration::from_millis(ask.deadline_ms.saturating_sub(wall_ms));
             let deadline = now + left.min(longest).max(shortest);
@@ -89,9 +91,9 @@ impl Approval {
         }
     }
 
-    /// The verdict is on disk.
-    pub fn answered(&mut self, ask: &Ask) {
-        let how = self.open.remove(ask).and_then(|open| open.claimed).unwrap_or_default();
+    /// It is answered, and that is on disk; or its job has ended.
+    fn over(&mut self, ask: &Ask) {
+        let Some(how) = self.open.remove(ask).and_then(|open| open.claimed) else { return };
         if self.answered.len() == ANSWERED_MAX {
             self.answered.pop_front();
         }
@@ -166,7 +168,7 @@ mod tests {
         let beaten = Err(Late::Answered("allowed by a person".to_owned()));
         assert_eq!(approval.claim(&question, "denied by a hook"), beaten);
         assert_eq!(approval.due(now + LONGEST), [], "nor does the clock answer it");
-        approval.answered(&question);
+        approval.sync(&job(1), &[], 0, (Duration::ZERO, LONGEST), now);
         assert_eq!(approval.claim(&question, "denied by a hook"), beaten);
         assert_eq!(approval.claim(&(job(2), "c".to_owned()), ""), Err(Late::Unknown));
     }

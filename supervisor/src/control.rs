@@ -15,7 +15,7 @@ use ukai_protocol::control::{Filter, NewJob, Request, Response, Seen, Selection}
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::CauseKind;
 
-use crate::actor::{Answer, Msg, QUEUED_MAX, Refusal, Submitted, Unpaused};
+use crate::actor::{Answer, AttentionWanted, Msg, QUEUED_MAX, Refusal, Submitted, Unpaused};
 use crate::examine::Examined;
 use crate::listener::LISTENERS_MAX;
 use crate::publish::{Listener, Publisher, Told, Wanted};
@@ -101,7 +101,7 @@ pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Res
             }
             Request::Attention => {
                 let found = doors.ask(|answer| Msg::Attention { answer }).await;
-                found.map(|(first, count)| Response::Attention { first, count })
+                found.map(|AttentionWanted { first, count, asks }| Response::Attention { first, count, asks })
             }
             Request::TestNotify => Ok(Response::Notified { sinks: doors.notifier.test().await }),
             Request::Sinks => Ok(Response::Notified { sinks: doors.notifier.sinks().await }),

@@ -10,12 +10,14 @@ use ukai_protocol::control::BreakerState;
 use ukai_protocol::event::Event;
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{JobStatus, Limits, Outcome, Used};
+use ukai_protocol::run_state::OpenAsk;
 use ukai_protocol::server_event::{ALERTS, ServerEvent};
 
+use crate::cli::progress::argument;
 use crate::resume;
 
 /// Names, as they stand on disk, of the records of a job that may be news.
-pub const OF_JOBS: [&str; 3] = ["Finished", "LimitWarned", "Attention"];
+pub const OF_JOBS: [&str; 4] = ["Finished", "LimitWarned", "Attention", "AskOpened"];
 
 /// The job that a record is about.
 pub struct About<'a> {
@@ -24,13 +26,15 @@ pub struct About<'a> {
     /// Of the provider that it was last assigned to.
     pub account: Option<&'a str>,
     pub used: &'a Used,
+    /// What still waits for a person.
+    pub asks: &'a [OpenAsk],
     /// Those in force. None: they cannot be read, and nothing is told of them.
     pub limits: Option<Limits>,
 }
 
 #[must_use]
 pub fn of_job(about: &About<'_>, event: &Event) -> Option<What> {
-    let About { id, name, account, used, limits } = *about;
+    let About { id, name, account, used, asks, limits } = *about;
     let (job, name, account) = (id.clone(), name.to_owned(), account.map(str::to_owned));
     Some(match event {
         Event::Finished { outcome, .. } => match outcome {
@@ -48,6 +52,10 @@ pub fn of_job(about: &About<'_>, event: &Event) -> Option<What> {
         },
         // Of files that did not verify: no breaker explains those.
         Event::Attention { why } => What::Attention { job, name, account: None, why: why.clone() },
+        // What was answered meanwhile waits no more.
+        Event::AskOpened { call, tool, input, .. } if asks.iter().any(|ask| ask.call == *call) => {
+            What::AskWaiting { job, name, call: call.clone(), tool: tool.clone(), argument: argument(input) }
+        }
         Event::LimitWarned { limit, used, max } => {
             What::LimitNear { job, name, account, limit: *limit, used: *used, max: *max }
         }
@@ -109,7 +117,7 @@ mod tests {
     fn what_a_provider_may_explain_names_its_account() {
         let id = JobId::from_random([0; 5]);
         let used = Used::default();
-        let about = About { id: &id, name: "n", account: Some("lab"), used: &used, limits: None };
+        let about = About { id: &id, name: "n", account: Some("lab"), used: &used, asks: &[], limits: None };
         let finished = |outcome| Event::Finished { outcome, text: String::new() };
         let warned = Event::LimitWarned { limit: Limit::Steps, used: 8.0, max: 10.0 };
         for (event, expected) in [
@@ -135,7 +143,7 @@ mod tests {
     fn what_a_person_ended_or_what_went_well_is_no_news() {
         let id = JobId::from_random([0; 5]);
         let (used, limits) = (Used { steps: 25, ..Used::default() }, Some(Limits::default()));
-        let about = About { id: &id, name: "n", account: Some("lab"), used: &used, limits };
+        let about = About { id: &id, name: "n", account: Some("lab"), used: &used, asks: &[], limits };
         let ended = |kind| Outcome::Ended(Cause::new(kind, ""));
         for (outcome, told) in [
             (Outcome::Completed { attention: false }, false),

@@ -28,7 +28,7 @@ pub struct Cost {
 pub fn main(repeats: usize) -> ExitCode {
     let host = match host::begin().expect("a host") {
         Begun::Worker(host) => host,
-        Begun::Host(code) => return code,
+        Begun::Host(host) => return host.serve(),
     };
     let home = Home::new();
     let permission = lab::tool_context(&home).permission;

@@ -369,7 +369,7 @@ fn notes(home: &Home) -> Vec<String> {
 }
 
 #[test]
-fn what_a_script_makes_where_a_rule_denies_it_does_not_stay() {
+fn what_a_script_makes_where_a_rule_denies_it_is_told_and_left_to_a_person() {
     const MAKES: [&str; 6] = [
         ".claude/settings.json",
         "tool_policy.yaml",
@@ -379,56 +379,46 @@ fn what_a_script_makes_where_a_rule_denies_it_does_not_stay() {
         "a/.git/config",
     ];
     for who in ALL {
-        let rules = format!(
-            "{}[[rule]]\nwhen.step = 3\nreply.calls = [{{ tool = \"Bash\", args = {{ command = \"bash late.sh\", run_in_background = true }} }}]\n",
-            script(&["bash make.sh", "cat made; ls -A"], 5_000).trim_end_matches("[[rule]]\nreply.text = \"done\"\n")
-        ) + "[[rule]]\nwhen.step = 4\nreply.calls = [{ tool = \"Bash\", args = { command = \"until [ -e started ]; do sleep 0.05; done\" } }]\n[[rule]]\nreply.text = \"done\"\n";
-        let (mut home, _script) = home(As::WhoeverTests, &rules);
+        let late = r#"[[rule]]
+when.step = 3
+reply.calls = [{ tool = "Bash", args = { command = "bash late.sh", run_in_background = true } }]
+[[rule]]
+when.step = 4
+reply.calls = [{ tool = "Bash", args = { command = "until [ -e started ]; do sleep 0.05; done" } }]
+[[rule]]
+reply.text = "done"
+"#;
+        let rules = script(&["bash make.sh", "cat made; ls -A"], 5_000).replace("[[rule]]\nreply.text = \"done\"\n", late);
+        let (home, _script) = home(who, &rules);
         let make = |path: &str| format!("mkdir -p $(dirname {path}); echo planted > {path}\n");
         home.file("make.sh", &format!("{}echo kept > made", MAKES.map(make).concat()));
         // After the last look at it, and before its end.
-        home.file(
-            "late.sh",
-            "touch started; trap 'mkdir -p .claude; echo late > .claude/late; exit' TERM; sleep 300 & wait",
-        );
-        home.file("deep/own", "");
-        match who {
-            As::WhoeverTests => {}
-            As::OrdinaryUser => home.as_ordinary_user(),
-            As::WithoutNamespaces => home.without_namespaces(),
-        }
+        home.file("late.sh", "touch started; trap 'echo late > .env.late; exit' TERM; sleep 300 & wait");
         let run: Vec<&str> = RUN.into_iter().chain(["--deny", "Edit(secrets/**)"]).collect();
         let output = home.command(&run).env("LAB_KEY", KEY).output().expect("ukai runs");
         assert_eq!(output.status.code(), Some(0), "{who:?}: {output:?}");
         let all = finished(&home);
-        assert_eq!(all[0]["status"], "failed", "{who:?}: {all:?}");
+        // What it did otherwise is not made worse by it.
+        assert_eq!((&all[0]["status"], &all[1]["status"]), (&json!("ok"), &json!("ok")), "{who:?}: {all:?}");
         let told = all[0]["output"].as_str().expect("text");
-        assert!(
-            told.contains("[denied: a command made what a rule denies") && told.contains(".claude"),
-            "{who:?}: {told}"
-        );
-        assert_eq!(all[1]["status"], "ok", "{who:?}: {all:?}");
+        assert!(told.contains("[where a rule denies it") && told.contains(".claude"), "{who:?}: {told}");
+        assert!(!all[1]["output"].to_string().contains("denies"), "{who:?}: {all:?}");
         for path in MAKES {
-            let top = path.split('/').next().expect("a name");
-            let gone = if matches!(top, "deep" | "a") { path.to_owned() } else { top.to_owned() };
-            assert!(!home.work().join(gone).exists(), "{who:?}: {path}");
+            assert_eq!(std::fs::read_to_string(home.work().join(path)).expect("it is there"), "planted\n", "{who:?}");
         }
-        assert!(home.work().join("made").exists() && home.work().join("deep/own").exists(), "{who:?}");
         let notes = notes(&home);
-        assert_eq!(notes.iter().filter(|note| note.contains("what a rule denies")).count(), 2, "{who:?}: {notes:?}");
+        let notes: Vec<&String> = notes.iter().filter(|note| note.contains("where a rule denies it")).collect();
+        let [first, second] = notes[..] else { panic!("{who:?}: {notes:?}") };
+        assert!(first.contains(".claude, .ukai") && second.contains(".env.late"), "{who:?}: {notes:?}");
         let [id] = &home.runs()[..] else { panic!("one run") };
-        let refused = home.state_dir().join("runs").join(id).join("refused");
-        let text = std::fs::read_to_string(refused.join("1-claude/settings.json")).expect("it is kept");
-        assert_eq!(text, "planted\n", "{who:?}");
-        assert!(refused.join("2-claude/late").exists(), "{who:?}");
-        // Who looks later is told, too.
+        assert_eq!(home.count(id, "Attention"), 2, "{who:?}");
+        // Who looks later is told, too, until a person has seen it.
         for verb in ["show", "logs"] {
-            let shown = home.ukai(&[verb, id]);
-            assert!(
-                String::from_utf8_lossy(&shown.stdout).contains("what a rule denies"),
-                "{who:?}: {verb}: {shown:?}"
-            );
+            let shown = String::from_utf8_lossy(&home.ukai(&[verb, id]).stdout).into_owned();
+            assert!(shown.contains("where a rule denies it") && shown.contains("attention"), "{who:?}: {verb}: {shown}");
         }
+        assert!(home.ukai(&["ack", id]).status.success());
+        assert!(!String::from_utf8_lossy(&home.ukai(&["show", id]).stdout).contains("attention"), "{who:?}");
     }
 }
 

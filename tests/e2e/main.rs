@@ -4,17 +4,20 @@
 
 mod ack;
 mod aimock;
+mod ask;
 mod bad_input;
 mod batch;
 mod breaker;
 mod bucket;
 mod cancel;
+mod confined;
 mod counts;
 mod crash;
 mod demo;
 mod desktop;
 mod hands;
 mod keys;
+mod launcher;
 mod limits;
 mod notify;
 mod pause;

@@ -211,7 +211,7 @@ fn of_sandbox(home: &Home, key: &str) -> Option<(bool, String)> {
 #[test]
 fn doctor_says_what_confines_commands() {
     let mut home = Home::new();
-    for key in ["landlock", "namespaces", "seccomp", "commands", "bash"] {
+    for key in ["landlock", "namespaces", "seccomp", "commands", "workers", "bash"] {
         assert!(of_sandbox(&home, key).is_some(), "{key}");
     }
     // Whatever this machine has: what follows is one of the two.
@@ -225,6 +225,8 @@ fn doctor_says_what_confines_commands() {
         assert!(!ok && landlock.starts_with("no: "), "{landlock}");
         let (ok, commands) = of_sandbox(&home, "commands").expect("a fact");
         assert!(!ok && commands.contains("no job with commands starts") && commands.contains("Landlock"), "{commands}");
+        let (ok, workers) = of_sandbox(&home, "workers").expect("a fact");
+        assert!(!ok && workers.starts_with("confine themselves, without: which files"), "{workers}");
         if !has_namespaces {
             let (ok, namespaces) = of_sandbox(&home, "namespaces").expect("a fact");
             assert!(!ok && namespaces.contains("unshare"), "{namespaces}");

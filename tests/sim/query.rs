@@ -15,7 +15,7 @@ use ukai_protocol::job::{CauseKind, ContextStrategy, JobSpec, JobStatus, Limit, 
 use ukai_protocol::json::Json;
 use ukai_protocol::lease::{Answer, AnswerClass, Grant, LimitsSeen, Timeouts, WaitWhy, Wire};
 use ukai_protocol::message::{Args, Call, Message, Stop, Usage};
-use ukai_protocol::policy::{Judgement, Policy, RuleList, Source};
+use ukai_protocol::policy::{Consent, Judgement, Policy, RuleList, Source};
 use ukai_protocol::run_state::RunState;
 use ukai_worker::context;
 use ukai_worker::provider::Answered;
@@ -53,7 +53,7 @@ pub fn spec(limits: Limits) -> JobSpec {
 pub fn flags(tool: &str, _: &Json) -> Option<Flags> {
     match tool {
         "Look" => Some(Flags { read_only: true, concurrency_safe: true, idempotent: true, ..Flags::default() }),
-        "Act" | "Forbidden" => Some(Flags::default()),
+        "Act" | "Forbidden" | "Ask" => Some(Flags::default()),
         _ => None,
     }
 }
@@ -90,6 +90,10 @@ enum Coming {
     Tool(String, String),
     /// Pause, or go on.
     Person(bool),
+    /// What was put to a person is answered, and on disk.
+    Answered(Event),
+    /// It need not wait for a person as a process.
+    Park,
 }
 
 struct World {
@@ -107,6 +111,8 @@ struct World {
     paused: bool,
     heard: bool,
     ever_heard: bool,
+    /// The machine that lives was told that it need not wait.
+    parked: bool,
     /// Lives that ended for a pause.
     stops: u32,
 }
@@ -131,6 +137,7 @@ impl World {
             paused: false,
             heard: false,
             ever_heard: false,
+            parked: false,
             stops: 0,
         };
         world.log.push(Event::Submitted { name: "sim".to_owned(), prompt: "go".to_owned(), priority: 5, batch: None });
@@ -152,9 +159,9 @@ impl World {
             self.log.push(Event::Started { attempt, process, token_hash: String::new() });
             match self.life(&mut kill_at) {
                 End::Exit if self.fold().progress.outcome.is_some() => return self.fold(),
-                // Only a pause makes it leave before its end, perhaps one that was taken back too late.
+                // Only a pause makes it leave before its end, perhaps one that was taken back too late; or a person's silence.
                 End::Exit => {
-                    assert!(self.ever_heard, "it left, and nobody had told it to");
+                    assert!(self.ever_heard || self.parked, "it left, and nobody had told it to");
                     self.stops += 1;
                     self.log.push(interrupted(attempt, "paused by a person", true));
                     self.go_on(JobStatus::Queued);
@@ -177,7 +184,23 @@ impl World {
             assert_eq!(self.fold().progress.status, JobStatus::Paused);
             self.log.push(Event::Unpaused {});
         }
+        // Who waits for a person is not started for that.
+        while let Some(answered) = self.answer() {
+            assert_eq!(self.fold().progress.status, JobStatus::Waiting);
+            self.log.push(answered);
+        }
         assert_eq!(self.fold().progress.status, status);
+    }
+
+    /// What a person says to the first question on disk: always the same to the same.
+    fn answer(&self) -> Option<Event> {
+        let asks = self.fold().progress.asks;
+        let ukai_protocol::run_state::OpenAsk { call, tool, .. } = asks.into_iter().next()?;
+        let judgement = match call.len() + usize::from(call.ends_with('1')) {
+            even if even % 2 == 0 => Judgement::allow(Source::User(Consent::Once)),
+            _ => Judgement::deny(Source::UserReject { text: "no".to_owned() }, "a person said no: no"),
+        };
+        Some(Event::AskAnswered { call, tool, judgement, granted: None })
     }
 
     fn life(&mut self, kill_at: &mut impl FnMut(&mut StdRng, usize) -> bool) -> End {
@@ -189,7 +212,7 @@ impl World {
         };
         let mut machine = Machine::new(parts, self.fold(), self.now);
         machine.start(Event::Injected { why: Why::System, text: "system".to_owned() }, self.now);
-        (self.heard, self.ever_heard) = (false, false);
+        (self.heard, self.ever_heard, self.parked) = (false, false, false);
         let mut coming: VecDeque<Coming> = VecDeque::new();
         let mut to_disk: VecDeque<(u64, Vec<Event>)> = VecDeque::new();
         for turn in 0..TURNS_MAX {
@@ -255,6 +278,16 @@ impl World {
                 self.log.push(if self.paused { Event::Paused {} } else { Event::Unpaused {} });
                 coming.push_back(Coming::Person(self.paused));
             }
+            if self.rng.random_bool(0.3)
+                && !ended
+                && let Some(answered) = self.answer()
+            {
+                self.log.push(answered.clone());
+                coming.push_back(Coming::Answered(answered));
+            }
+            if self.rng.random_bool(0.1) && !self.fold().progress.asks.is_empty() {
+                coming.push_back(Coming::Park);
+            }
             self.something_happens(&mut machine, &mut coming, &mut to_disk);
         }
         panic!("no end after {TURNS_MAX} turns");
@@ -301,6 +334,13 @@ impl World {
                     false if looks => Judgement::allow(rule()),
                     false => Judgement::allow(Source::Default),
                 };
+                let asked = machine.state().open_call(&call).is_some_and(|open| open.call.tool == "Ask");
+                if asked {
+                    let (input, why) = (Json::default(), "no rule".to_owned());
+                    let ruling = Ruling::Ask { input, read_only: false, rule: None, why, deadline_ms: 0 };
+                    machine.handle_ruling(&call, ruling, self.now);
+                    return;
+                }
                 let ruling = Ruling::Judged { input: Json::default(), read_only: !denied, judgement };
                 machine.handle_ruling(&call, ruling, self.now);
             }
@@ -318,6 +358,11 @@ impl World {
                 self.heard = pause;
                 self.ever_heard |= pause;
                 if pause { machine.handle_pause() } else { machine.handle_unpause() }
+            }
+            Coming::Answered(event) => machine.handle_answered(&event, self.now),
+            Coming::Park => {
+                self.parked = true;
+                machine.handle_park();
             }
             Coming::Tool(call, tool) => {
                 let done = ToolOutput::new(ToolStatus::Ok, format!("{tool} says {call}"));
@@ -387,7 +432,7 @@ fn check_moody(
         let acts = state
             .messages
             .iter()
-            .any(|message| matches!(&**message, Message::Result { call: id, tool, .. } if id == call && tool == "Act"));
+            .any(|message| matches!(&**message, Message::Result { call: id, tool, .. } if id == call && matches!(&**tool, "Act" | "Ask")));
         assert!(!acts || *times == 1, "{call} acted {times} times: {context}");
     }
     let unknown =
@@ -412,6 +457,7 @@ fn scripts() -> Vec<Script> {
         Script(vec![vec!["Look"; 12], vec!["Act"], vec!["Look"; 3]]),
         Script(vec![vec!["Look"; 2]; 20]),
         Script(vec![vec!["Look"], vec!["Look", CUT]]),
+        Script(vec![vec!["Ask"], vec!["Look", "Ask", "Forbidden", "Ask", "Act"], vec!["Ask", "Ask"]]),
     ]
 }
 

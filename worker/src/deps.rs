@@ -17,6 +17,7 @@ use ukai_protocol::session::Welcome;
 use crate::context::tokens;
 use crate::host::Host;
 use crate::http::{Http, SetupError};
+use crate::launcher::Launcher;
 use crate::permission::Permission;
 use crate::provider::classify::Failure;
 use crate::provider::wire::{Definition, Request};
@@ -46,6 +47,8 @@ pub struct Deps {
     pub outputs: PathBuf,
     pub mask: Arc<Mask>,
     pub shells: Arc<Shells>,
+    /// What runs the owner's commands, for a job that names any.
+    pub launcher: Option<Arc<Launcher>>,
     pub seen: Arc<Seen>,
     /// What system prompt aside every call carries besides the window, in tokens.
     pub tools_tokens: u64,
@@ -56,14 +59,22 @@ struct Judge {
     spec: JobSpec,
     home: PathBuf,
     outputs: PathBuf,
+    private: Vec<PathBuf>,
     now: Mutex<(Vec<String>, Arc<Permission>)>,
 }
 
 impl Judge {
-    fn new(spec: &JobSpec, outputs: &Path, granted: Vec<String>) -> Self {
+    fn new(welcome: &Welcome, granted: Vec<String>) -> Self {
+        let Welcome { spec, outputs, private, .. } = welcome;
         let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
-        let permission = bind(spec, &home, outputs, &granted);
-        Judge { spec: spec.clone(), home, outputs: outputs.to_owned(), now: Mutex::new((granted, permission)) }
+        let permission = bind(spec, &home, outputs, private, &granted);
+        Judge {
+            spec: spec.clone(),
+            home,
+            outputs: outputs.clone(),
+            private: private.clone(),
+            now: Mutex::new((granted, permission)),
+        }
     }
 
     fn permission(&self) -> Arc<Permission> {
@@ -74,22 +85,27 @@ impl Judge {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         if now.0.iter().all(|known| known != rule) {
             now.0.push(rule.to_owned());
-            now.1 = bind(&self.spec, &self.home, &self.outputs, &now.0);
+            now.1 = bind(&self.spec, &self.home, &self.outputs, &self.private, &now.0);
         }
     }
 }
 
-fn bind(spec: &JobSpec, home: &Path, outputs: &Path, granted: &[String]) -> Arc<Permission> {
+fn bind(spec: &JobSpec, home: &Path, outputs: &Path, private: &[PathBuf], granted: &[String]) -> Arc<Permission> {
     let mut policy = spec.policy.clone();
     policy.allow.extend(granted.iter().map(|rule| Rule::new(rule, "/")));
-    Arc::new(Permission::new(&policy, &spec.workdir, home, outputs))
+    Arc::new(Permission::new(&policy, &spec.workdir, home, outputs).keeping(private))
 }
 
 impl Deps {
     /// The real ones, for the job that this worker was welcomed with, as its log left it.
-    pub fn new(welcome: &Welcome, state: &RunState, host: Host) -> Result<Self, SetupError> {
+    pub fn new(
+        welcome: &Welcome,
+        state: &RunState,
+        host: Host,
+        launcher: Option<Arc<Launcher>>,
+    ) -> Result<Self, SetupError> {
         let spec = &welcome.spec;
-        let judge = Judge::new(spec, &welcome.outputs, state.granted.clone());
+        let judge = Judge::new(welcome, state.granted.clone());
         let permission = judge.permission();
         let tools = match spec.mode {
             Mode::Once => Vec::new(),
@@ -99,7 +115,7 @@ impl Deps {
         let about = About {
             job: welcome.job.clone(),
             spec: welcome.spec.clone(),
-            resumes: state.progress.resumes,
+            goes_on: state.progress.attempt > 1 && state.progress.resumes == 0,
             permission,
             outputs: welcome.outputs.clone(),
             env: welcome.env.clone(),
@@ -115,6 +131,7 @@ impl Deps {
             mask,
             shells: Arc::new(Shells::new(host, about)),
             seen: Arc::new(Seen::recalled(&state.seen)),
+            launcher,
             tools_tokens,
         })
     }

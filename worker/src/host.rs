@@ -16,7 +16,7 @@ pub mod tree;
 pub mod words;
 
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::sandbox::{Confine, Held};
+use crate::sandbox::{self, Confine, Held};
 use words::{Exit, Kill, Order, Start, Word};
 
 /// The host, as the worker has it.
@@ -38,9 +38,11 @@ pub struct Host {
 /// What this process is after [`begin`].
 pub enum Begun {
     Worker(Host),
-    /// The host, whose life is over.
-    Host(ExitCode),
+    Host(Serving),
 }
+
+/// The host, before its life begins: what it has of the worker's is to be dropped first.
+pub struct Serving(OwnedFd);
 
 enum Entered {
     Not,
@@ -52,8 +54,11 @@ enum Entered {
 pub struct Running {
     /// What it says: stdout and stderr in their order. Does not block.
     pub output: OwnedFd,
-    answers: OwnedFd,
+    answers: Answers,
 }
+
+/// Where what becomes of something that was started is told. Whoever drops it has all of that ended.
+pub struct Answers(OwnedFd);
 
 /// Forks the host off. Must come before the first thread.
 pub fn begin() -> io::Result<Begun> {
@@ -63,17 +68,21 @@ pub fn begin() -> io::Result<Begun> {
             drop(theirs);
             Ok(Begun::Worker(Host { line: ours, pid, entered: Mutex::new(Entered::Not) }))
         }
-        fork::Fork::Child => {
-            drop(ours);
-            // The token of the job is on stdin: it is not for this process.
-            let code = match close_stdin().and_then(|()| serve::serve(theirs)) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    tracing::error!(%error, "the tool host gives up");
-                    ExitCode::FAILURE
-                }
-            };
-            Ok(Begun::Host(code))
+        fork::Fork::Child => Ok(Begun::Host(Serving(theirs))),
+    }
+}
+
+impl Serving {
+    /// The whole life of a host.
+    #[must_use]
+    pub fn serve(self) -> ExitCode {
+        // The token of the job is on stdin: it is not for this process.
+        match close_stdin().and_then(|()| sandbox::no_core()).and_then(|()| serve::serve(self.0)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                tracing::error!(%error, "what starts the commands of this job gives up");
+                ExitCode::FAILURE
+            }
         }
     }
 }
@@ -85,21 +94,19 @@ fn close_stdin() -> io::Result<()> {
 
 impl Host {
     /// Has the host confine itself, once; what it has entered it never leaves. Blocks for a few milliseconds the first time.
-    pub fn enter(&self, confine: impl FnOnce() -> Result<Option<Confine>, String>) -> Result<Held, String> {
+    pub fn enter(&self, confine: impl FnOnce() -> Option<Confine>) -> Result<Held, String> {
         let mut entered = self.entered.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Entered::Asked(known) = &*entered {
             return known.clone();
         }
-        let said = confine().map(|confine| {
-            let named = packet::in_memory(&confine)?;
-            self.ask_with(&Order::Enter, &[named.as_fd()])
-        });
-        let held = said.and_then(|said| match said {
+        let named = packet::in_memory(&confine());
+        let said = named.and_then(|named| self.ask_with(&Order::Enter, &[named.as_fd()]));
+        let held = match said {
             Ok(Some(Word::Entered(held))) => Ok(held),
             Ok(Some(Word::Refused { why })) => Err(why),
             Ok(_) => Err("the tool host ended without a word".to_owned()),
             Err(error) => Err(format!("the tool host cannot be reached: {error}")),
-        });
+        };
         *entered = Entered::Asked(held.clone());
         held
     }
@@ -113,16 +120,23 @@ impl Host {
         let all: Vec<_> = descriptors.iter().copied().chain([theirs.as_fd()]).collect();
         packet::send(&self.line, order, &all)?;
         drop(theirs);
-        Ok(packet::receive(&ours, &mut Vec::new())?.map(|(word, _)| word))
+        word(&ours)
     }
 
     /// Starts a command. [`Host::enter`] has succeeded before.
     pub fn start(&self, start: Start) -> io::Result<Running> {
-        let (ours, theirs) = packet::line()?;
         let (output, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&output, true)?;
-        packet::send(&self.line, &Order::Start(start), &[write.as_fd(), theirs.as_fd()])?;
-        Ok(Running { output, answers: ours })
+        let answers = self.start_on(start, &[write.as_fd()])?;
+        Ok(Running { output, answers })
+    }
+
+    /// The same, on one pipe for all that it says, or on those for stdin, stdout and stderr.
+    pub fn start_on(&self, start: Start, pipes: &[BorrowedFd<'_>]) -> io::Result<Answers> {
+        let (ours, theirs) = packet::line()?;
+        let descriptors: Vec<BorrowedFd<'_>> = pipes.iter().copied().chain([theirs.as_fd()]).collect();
+        packet::send(&self.line, &Order::Start(start), &descriptors)?;
+        Ok(Answers(ours))
     }
 
     /// Comes back when the host is gone, which none of its commands is waited for by any more. For a runtime.
@@ -158,6 +172,11 @@ impl Host {
     }
 }
 
+/// The host's next word on this socket. None: it is gone.
+fn word(answers: &OwnedFd) -> io::Result<Option<Word>> {
+    Ok(packet::receive(answers, &mut [0; packet::WORD_BYTES_MAX])?.map(|(word, _)| word))
+}
+
 /// What a look at a running command brought.
 pub enum Look {
     /// There is something to read.
@@ -179,7 +198,7 @@ impl Running {
             tv_sec: i64::try_from(within.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(within.subsec_nanos()),
         };
-        let mut fds = vec![PollFd::new(&self.answers, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(&self.answers.0, PollFlags::IN)];
         if wants_output {
             fds.push(PollFd::new(&self.output, PollFlags::IN));
         }
@@ -191,16 +210,34 @@ impl Running {
         if wants_output && !fds[1].revents().is_empty() {
             return Ok(Look::Output);
         }
-        Ok(match packet::receive(&self.answers, &mut Vec::new())? {
-            Some((Word::Exited(exit), _)) => Look::Exited(exit),
-            Some((Word::Refused { why }, _)) => Look::Refused(why),
-            Some((Word::Ended, _)) => Look::Ended,
-            Some((Word::Entered(_), _)) | None => Look::Lost,
+        self.answers.next()
+    }
+
+    /// TERM to all of it, KILL after the grace. [`Look::Ended`] follows when nothing of it lives.
+    pub fn kill(&self, grace: Duration) -> io::Result<()> {
+        self.answers.kill(grace)
+    }
+}
+
+impl Answers {
+    /// The next word. Blocks until there is one.
+    pub fn next(&self) -> io::Result<Look> {
+        Ok(match word(&self.0)? {
+            Some(Word::Exited(exit)) => Look::Exited(exit),
+            Some(Word::Refused { why }) => Look::Refused(why),
+            Some(Word::Ended) => Look::Ended,
+            Some(Word::Entered(_)) | None => Look::Lost,
         })
     }
 
     /// TERM to all of it, KILL after the grace. [`Look::Ended`] follows when nothing of it lives.
     pub fn kill(&self, grace: Duration) -> io::Result<()> {
-        packet::send(&self.answers, &Kill::within(grace), &[])
+        packet::send(&self.0, &Kill::within(grace), &[])
+    }
+}
+
+impl AsFd for Answers {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }

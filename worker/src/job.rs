@@ -1,21 +1,27 @@
 //! `ukai-worker job`: carries one job from where its log ends to its end.
 
+mod reach;
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use ractor::Actor as _;
 use ukai_protocol::event::{Event, Why};
+use ukai_protocol::id::JobId;
 use ukai_protocol::secret::Secret;
-use ukai_protocol::session::ToWorker;
+use ukai_protocol::session::{ToWorker, Welcome};
 
 use crate::deps::Deps;
-use crate::host::{self, Begun, Host};
+use crate::host::{self, Begun, Host, fork};
+use crate::launcher::Launcher;
 use crate::query::actor::{Arguments, Message, QueryLoop};
 use crate::query::machine::{Machine, Parts};
-use crate::session::{self, Identity, SessionError};
+use crate::sandbox;
+use crate::session::{self, Identity, Session, SessionError};
 use crate::tool::shells::Shells;
 use crate::{EX_USAGE, USAGE, context, fail};
 
@@ -23,7 +29,7 @@ use crate::{EX_USAGE, USAGE, context, fail};
 const EX_SOFTWARE: u8 = 70;
 const EX_PROTOCOL: u8 = 76;
 const EX_CONFIG: u8 = 78;
-/// The supervisor is gone; the next one starts the job again.
+/// The supervisor is gone, or wants what this process can no longer do; the job is started again.
 const EX_ORPHANED: u8 = 1;
 /// The tool host is gone; a new process brings a new one.
 const EX_HOST_LOST: u8 = 1;
@@ -31,13 +37,27 @@ const EX_HOST_LOST: u8 = 1;
 const TOKEN_BYTES_MAX: u64 = 256;
 
 pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
-    // Before there are threads, and before the token is read: the host is to know no secret.
+    let asked = match asked(args) {
+        Ok(asked) => asked,
+        Err(why) => return fail(EX_USAGE, &format!("{why}\n{USAGE}")),
+    };
+    // Before there are threads, and before the token is read: neither is to know a secret.
     let host = match host::begin() {
         Ok(Begun::Worker(host)) => host,
-        Ok(Begun::Host(code)) => return code,
+        Ok(Begun::Host(host)) => return host.serve(),
         Err(error) => return fail(EX_ORPHANED, &format!("the tool host did not start: {error}")),
     };
-    let identity = match identity(args) {
+    let launcher = match asked.launcher.then(host::begin).transpose() {
+        Ok(None) => None,
+        Ok(Some(Begun::Worker(launcher))) => Some(launcher),
+        Ok(Some(Begun::Host(launcher))) => {
+            // Else the tool host would not hear of the worker's end as long as this process lives.
+            drop(host);
+            return launcher.serve();
+        }
+        Err(error) => return fail(EX_ORPHANED, &format!("the launcher did not start: {error}")),
+    };
+    let identity = match asked.identity() {
         Ok(identity) => identity,
         Err(why) => return fail(EX_USAGE, &format!("{why}\n{USAGE}")),
     };
@@ -46,16 +66,20 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
         Err(error) => return fail(EX_ORPHANED, &format!("the runtime did not start: {error}")),
     };
     let mut shells = None;
-    let ended = runtime.block_on(carry(identity, host, &mut shells));
+    let launcher = launcher.map(|host| Arc::new(Launcher::new(host, identity.job.clone())));
+    let ended = runtime.block_on(carry(identity, host, launcher.clone(), &mut shells));
     // A tool that looks at a file system that hangs must not keep the process.
     runtime.shutdown_background();
     if let Some(shells) = shells {
         // The host ends with the line to it, and everything with the host; nobody is to find an orphan of a job that is over.
         shells.close();
     }
+    if let Some(launcher) = launcher {
+        launcher.close();
+    }
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(End::Session(error @ (SessionError::Orphaned(_) | SessionError::Link(_)))) => {
+        Err(End::Session(error @ (SessionError::Orphaned(_) | SessionError::Outgrown(_) | SessionError::Link(_)))) => {
             fail(EX_ORPHANED, &error.to_string())
         }
         Err(End::HostLost(why)) => fail(EX_HOST_LOST, &why),
@@ -67,18 +91,23 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
 
 enum End {
     Session(SessionError),
-    /// Its commands cannot be confined, and its policy wants them to be.
+    /// Its commands, or it itself, cannot be confined, and its policy wants them to be.
     Unconfined(String),
     Fault(String),
     /// No command can be started in this process any more: one that is restarted has a host of its own.
     HostLost(String),
 }
 
-async fn carry(identity: Identity, host: Host, shells: &mut Option<Arc<Shells>>) -> Result<(), End> {
+async fn carry(
+    identity: Identity,
+    host: Host,
+    launcher: Option<Arc<Launcher>>,
+    shells: &mut Option<Arc<Shells>>,
+) -> Result<(), End> {
     let attempt = identity.attempt;
-    let (session, outbox, welcome, state) = session::begin(identity).await.map_err(End::Session)?;
+    let (mut session, outbox, welcome, state) = session::begin(identity).await.map_err(End::Session)?;
     let fault = |error: &dyn std::fmt::Display| End::Fault(error.to_string());
-    let deps = Arc::new(Deps::new(&welcome, &state, host).map_err(|error| fault(&error))?);
+    let deps = Arc::new(Deps::new(&welcome, &state, host, launcher).map_err(|error| fault(&error))?);
     *shells = Some(deps.shells.clone());
     let permission = deps.permission();
     if !permission.hides("Bash") {
@@ -87,6 +116,7 @@ async fn carry(identity: Identity, host: Host, shells: &mut Option<Arc<Shells>>)
     let mut prompt =
         state.system.clone().unwrap_or_else(|| context::project::system_prompt(&welcome.spec, &permission));
     deps.mask.mask(&mut prompt);
+    confine(&welcome, &deps, &mut session)?;
     let parts = Parts {
         context: context::strategy(welcome.spec.context),
         overhead_tokens: deps.tools_tokens + context::tokens::estimate_text(&prompt),
@@ -131,29 +161,65 @@ async fn carry(identity: Identity, host: Host, shells: &mut Option<Arc<Shells>>)
     host_lost.map_or(Ok(()), |why| Err(End::HostLost(why)))
 }
 
+/// When all has been read that is read once. Landlock holds for the thread that asks for it and for those that it starts:
+/// so this is the only one yet.
+fn confine(welcome: &Welcome, deps: &Deps, session: &mut Session) -> Result<(), End> {
+    let cannot = |error: io::Error| {
+        End::Unconfined(format!("this worker cannot confine itself: {error}. Set `sandbox: off` in the tool policy"))
+    };
+    let Some(reach) = reach::of(welcome, deps).map_err(cannot)? else { return Ok(()) };
+    let threads = fork::threads().map_err(cannot)?;
+    if threads != 1 {
+        return Err(End::Fault(format!("a process of {threads} threads cannot confine them all")));
+    }
+    let missing = sandbox::confine_worker(&reach).map_err(cannot)?;
+    session.reaches(reach.ports);
+    if !missing.is_empty() {
+        tracing::warn!(missing = missing.join("; "), "this worker goes on with less of a sandbox than it wants");
+    }
+    Ok(())
+}
+
 /// For the last records to be sent after the loop has ended.
 const FAULT_GRACE: std::time::Duration = std::time::Duration::from_secs(5);
 
-fn identity(args: Vec<OsString>) -> Result<Identity, String> {
+/// What stands on the command line.
+struct Asked {
+    socket: PathBuf,
+    job: JobId,
+    attempt: u32,
+    /// The job names what is run outside of its confinement.
+    launcher: bool,
+}
+
+fn asked(args: Vec<OsString>) -> Result<Asked, String> {
     use lexopt::prelude::*;
     let mut parser = lexopt::Parser::from_args(args);
-    let (mut socket, mut id, mut attempt) = (None, None, None);
+    let (mut socket, mut id, mut attempt, mut launcher) = (None, None, None, false);
     while let Some(arg) = parser.next().map_err(|error| error.to_string())? {
         let text = |error: lexopt::Error| error.to_string();
         match arg {
             Long("socket") => socket = Some(parser.value().map_err(text)?.into()),
             Long("id") => id = Some(parser.value().map_err(text)?.parse().map_err(text)?),
             Long("attempt") => attempt = Some(parser.value().map_err(text)?.parse().map_err(text)?),
+            Long("launcher") => launcher = true,
             other => return Err(other.unexpected().to_string()),
         }
     }
-    let token = token().map_err(|error| format!("the token could not be read from stdin: {error}"))?;
-    Ok(Identity {
+    Ok(Asked {
         socket: socket.ok_or("--socket is missing")?,
         job: id.ok_or("--id is missing")?,
         attempt: attempt.ok_or("--attempt is missing")?,
-        token: Secret::new(token.trim().to_owned()),
+        launcher,
     })
+}
+
+impl Asked {
+    fn identity(self) -> Result<Identity, String> {
+        let token = token().map_err(|error| format!("the token could not be read from stdin: {error}"))?;
+        let Asked { socket, job, attempt, launcher: _ } = self;
+        Ok(Identity { socket, job, attempt, token: Secret::new(token.trim().to_owned()) })
+    }
 }
 
 /// Past `std::io::stdin`, which would keep a buffer of 8 kB for this one line.

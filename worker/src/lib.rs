@@ -7,6 +7,7 @@ pub mod context;
 pub mod deps;
 pub mod host;
 pub mod http;
+pub mod launcher;
 pub mod permission;
 pub mod provider;
 pub mod query;
@@ -28,7 +29,8 @@ use std::process::ExitCode;
 /// `sysexits.h`: the command was used wrongly. Exits 64–78 are never retried by the supervisor.
 const EX_USAGE: u8 = 64;
 
-const USAGE: &str = "usage: ukai-worker job --socket PATH --id ID --attempt N   (token on stdin; started by ukai)
+const USAGE: &str =
+    "usage: ukai-worker job --socket PATH --id ID --attempt N [--launcher]   (token on stdin; started by ukai)
        ukai-worker probe                                (request on stdin; started by ukai)
        ukai-worker policy check                         (request as JSON on stdin; started by ukai)
        ukai-worker sandbox                              (the same)

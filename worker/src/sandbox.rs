@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use abi::landlock_abi;
+pub use limits::no_core;
 pub use namespaces::{Namespaces, granted};
 use ukai_protocol::policy::Network;
 
@@ -37,6 +38,21 @@ pub struct Confine {
     pub protect: Vec<PathBuf>,
     /// And what is not even seen there.
     pub hide: Vec<PathBuf>,
+    /// Folders there that cannot be moved away with what is hidden in them, from the outermost inwards.
+    pub pin: Vec<PathBuf>,
+}
+
+/// What the worker itself keeps of what its owner may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// Files and folders to read, with all below them.
+    pub read: Vec<PathBuf>,
+    /// To read and to write.
+    pub write: Vec<PathBuf>,
+    /// Where it may remove empty folders, and do nothing else.
+    pub remove_folders_in: Option<PathBuf>,
+    /// Where it may connect to, whatever the host.
+    pub ports: Vec<u16>,
 }
 
 /// What holds.
@@ -86,6 +102,23 @@ pub fn confine(confine: &Confine, has_namespaces: bool, missing: &mut Vec<String
     syscalls::forbid(confine.network, has_namespaces)
 }
 
+/// Confines this thread, and all that it will start, to what a worker does: for good, and when nothing is left to be executed
+/// or forked. Returns what could not be had; where Landlock is too old for it, all that it would hold.
+pub fn confine_worker(reach: &Reach) -> io::Result<Vec<String>> {
+    let mut missing = Vec::new();
+    let landlock_abi = landlock_abi();
+    privileges::give_up_but_files()?;
+    if landlock_abi < LANDLOCK_ABI_MIN {
+        missing.push(format!(
+            "which files it opens and where it connects to: Landlock ABI {landlock_abi} (at least {LANDLOCK_ABI_MIN} is needed)"
+        ));
+    } else {
+        files::restrict_worker(reach, landlock_abi, &mut missing)?;
+    }
+    syscalls::forbid_to_worker()?;
+    Ok(missing)
+}
+
 /// Whether this kernel takes the filter of calls. Keeps it on: for a process that does nothing else.
 pub fn seccomp() -> Result<(), String> {
     privileges::give_up().and_then(|()| syscalls::forbid(Network::Off, false)).map_err(|error| error.to_string())
@@ -100,3 +133,6 @@ pub fn cannot(landlock_abi: u32, missing: &[String]) -> String {
         if missing.is_empty() { "no namespaces".to_owned() } else { missing.join("; ") }
     )
 }
+
+#[cfg(test)]
+mod tests;

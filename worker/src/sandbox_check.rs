@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use ukai_protocol::one_shot::{SandboxAnswer, SandboxRequest};
 
 use crate::host::{self, Begun, Host};
-use crate::sandbox::{self, Confine, Held, LANDLOCK_ABI_MIN};
+use crate::sandbox::{self, Confine, Held, LANDLOCK_ABI_MIN, Reach};
 use crate::tool::shells;
 use crate::{EX_USAGE, USAGE, fail, one_shot};
 
@@ -23,24 +23,28 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
     }
     match host::begin() {
         Ok(Begun::Worker(host)) => one_shot::serve(|request: SandboxRequest| answer(request, &host)),
-        Ok(Begun::Host(code)) => code,
+        Ok(Begun::Host(host)) => host.serve(),
         Err(error) => fail(EX_UNHEARD, &format!("the tool host did not start: {error}")),
     }
 }
 
 fn answer(SandboxRequest { network }: SandboxRequest, host: &Host) -> SandboxAnswer {
     let confine = Confine { network, ..Confine::default() };
-    let entered = host.enter(|| Ok(Some(confine.clone())));
+    let entered = host.enter(|| Some(confine.clone()));
     host.close();
     // The namespaces before the filter, which forbids to make any.
     let (landlock_abi, namespaces) = (sandbox::landlock_abi(), sandbox::granted());
     let seccomp = sandbox::seccomp();
+    let entered = entered.and_then(|held| goes_without(held, &confine));
+    // Last: it can be taken back no more than the others.
+    let worker = sandbox::confine_worker(&Reach::default()).map_err(|error| error.to_string());
     SandboxAnswer {
         landlock_abi,
         landlock_abi_min: LANDLOCK_ABI_MIN,
         namespaces,
         seccomp,
-        entered: entered.and_then(|held| goes_without(held, &confine)),
+        worker,
+        entered,
         bash: shells::bash().map(PathBuf::from),
         bash_places: shells::SHELLS.map(PathBuf::from).to_vec(),
     }

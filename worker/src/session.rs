@@ -49,6 +49,8 @@ pub enum SessionError {
     Handshake(&'static str),
     #[error("no supervisor took this job back within {} s of losing the last one", .0.as_secs())]
     Orphaned(Duration),
+    #[error("providers are asked at port {0} by now, to which this process has no way: it begins anew")]
+    Outgrown(u16),
 }
 
 /// A session that has been welcomed.
@@ -65,6 +67,8 @@ pub struct Session {
     open_ask: Option<Ask>,
     /// The last report in which a provider named a wait, and when it was made: who takes over may not know it.
     named: Option<(Report, Instant)>,
+    /// The only ports that this process still connects to; None: any.
+    ports: Option<Vec<u16>>,
 }
 
 /// Says hello and receives the job with its state.
@@ -84,6 +88,7 @@ pub async fn begin(identity: Identity) -> Result<(Session, Outbox, Welcome, RunS
         unacked: VecDeque::new(),
         open_ask: None,
         named: None,
+        ports: None,
     };
     Ok((session, outbox, welcome, state))
 }
@@ -136,6 +141,11 @@ enum Said {
 }
 
 impl Session {
+    /// From now on this process connects to no other ports.
+    pub fn reaches(&mut self, ports: Vec<u16>) {
+        self.ports = Some(ports);
+    }
+
     /// Carries messages until the outbox is closed and sent; `deliver` takes what the supervisor says.
     pub async fn run(mut self, mut deliver: impl FnMut(ToWorker)) -> Result<(), SessionError> {
         loop {
@@ -241,7 +251,7 @@ impl Session {
                     self.receive(ToWorker::Ack { n: welcome.acked }, deliver);
                     return Ok(());
                 }
-                Err(SessionError::Rejected(why)) => return Err(SessionError::Rejected(why)),
+                Err(error @ (SessionError::Rejected(_) | SessionError::Outgrown(_))) => return Err(error),
                 Err(error) => tracing::debug!(%error, "no supervisor yet"),
             }
             if Instant::now() >= deadline {
@@ -255,6 +265,12 @@ impl Session {
         let (mut reader, mut writer) = connection::connect(&self.identity.socket, Role::Worker).await?;
         writer.send(&hello(&self.identity, true)).await?;
         let welcome = welcomed(&mut reader).await?;
+        // Found out before a lease is spent: a connection that is refused here would speak against the provider.
+        if let Some(port) =
+            self.ports.as_ref().and_then(|ports| welcome.ports.iter().find(|port| !ports.contains(port)))
+        {
+            return Err(SessionError::Outgrown(*port));
+        }
         self.forget_acked(welcome.acked);
         for (n, events) in &self.unacked {
             let attempt = self.identity.attempt;

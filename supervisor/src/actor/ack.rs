@@ -15,6 +15,14 @@ use crate::store::StoreError;
 /// What a banner names; the rest is counted.
 const FIRST_MAX: usize = 10;
 
+/// What a person is wanted for.
+#[derive(Debug)]
+pub struct AttentionWanted {
+    pub first: Vec<ToSee>,
+    pub count: u64,
+    pub asks: (Vec<String>, u64),
+}
+
 /// A client that waits until its word is on disk.
 pub struct Acking {
     number: u64,
@@ -39,12 +47,18 @@ impl State {
         seen
     }
 
-    pub(super) fn attention(&self, answer: Answer<(Vec<ToSee>, u64)>) {
+    pub(super) fn attention(&self, answer: Answer<AttentionWanted>) {
         let mut first = self.to_see();
         let count = first.len() as u64;
         first.truncate(FIRST_MAX);
+        let mut jobs: Vec<_> = self.jobs.iter().filter(|(_, job)| !job.progress.asks.is_empty()).collect();
+        jobs.sort_by_key(|(_, job)| job.order);
+        let asks = jobs.into_iter().flat_map(|(id, job)| job.progress.asks.iter().map(move |ask| (id, ask)));
+        let mut asks: Vec<_> = asks.map(|(id, ask)| format!("{id}/{}", ask.call)).collect();
+        let asked = asks.len() as u64;
+        asks.truncate(FIRST_MAX);
         // A client that has gone needs no answer, here and below.
-        let _ = answer.send(Ok((first, count)));
+        let _ = answer.send(Ok(AttentionWanted { first, count, asks: (asks, asked) }));
     }
 
     pub(super) fn ack(&mut self, what: Vec<String>, all: bool, answer: Answer<Vec<ToSee>>) {

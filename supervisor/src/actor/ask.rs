@@ -231,7 +231,6 @@ impl State {
         let ask = (id.clone(), call.clone());
         let said = match result {
             Ok(()) => {
-                self.approval.answered(&ask);
                 if let Some(job) = self.jobs.get(id) {
                     job.tell_worker(WorkerMsg::Answered { call, tool, judgement, granted });
                 }

@@ -165,8 +165,8 @@ impl State {
         }
         for record in &appended.records {
             let account = appended.progress.provider.as_deref().map(|provider| self.account_of(provider));
-            let Progress { name, used, .. } = &appended.progress;
-            let about = About { id: &appended.job, name, account, used, limits };
+            let Progress { name, used, asks, .. } = &appended.progress;
+            let about = About { id: &appended.job, name, account, used, asks, limits };
             if let Some(what) = news::of_job(&about, &record.event) {
                 let source = Some(Source::Job { job: appended.job.clone(), seq: record.seq });
                 let at = server_log::time(&record.at).unwrap_or_else(SystemTime::now);
@@ -270,7 +270,7 @@ impl State {
             job.unwritten = true;
             let (limits, Progress { name, provider, used, .. }) = (job.limits(), job.progress.clone());
             let account = provider.as_deref().map(|provider| self.account_of(provider));
-            let about = About { id, name: &name, account, used: &used, limits };
+            let about = About { id, name: &name, account, used: &used, asks: &[], limits };
             if let Some(what) = news::of_job(&about, &finished) {
                 self.alert(what);
             }

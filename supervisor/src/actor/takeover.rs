@@ -110,9 +110,10 @@ impl State {
                     self.queue.hold(id.clone());
                     self.begin(&id, attempt, Begin::Adopt { mark, token_hash, recorded, paused });
                 }
-                (Life::Queued, _) => self.queue.push(id, rank, priority),
+                (Life::Queued, _) => self.queue.push(id.clone(), rank, priority),
                 _ => {}
             }
+            self.sync_asks(&id, true, now);
         }
         self.found_verified();
     }

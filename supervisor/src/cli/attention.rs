@@ -25,10 +25,14 @@ pub(crate) async fn banner(context: &Context) {
 /// The line alone. Whether there was one.
 pub(crate) async fn one_line(context: &Context) -> bool {
     match asked(context).await {
-        Ok((first, count)) => {
-            let line = line(&first, count);
-            line.iter().for_each(|line| print::note(line));
-            line.is_some()
+        Ok((first, count, asks)) => {
+            let seen = line(&first, count);
+            // One line, whatever it is about.
+            let all: Vec<_> = waiting(&asks).into_iter().chain(seen.clone()).collect();
+            if !all.is_empty() {
+                print::note(&format!("ukai: {}", all.join("; and ")));
+            }
+            seen.is_some()
         }
         Err(failure) => {
             tracing::debug!("no banner: {}", failure.text);
@@ -37,14 +41,16 @@ pub(crate) async fn one_line(context: &Context) -> bool {
     }
 }
 
-async fn asked(context: &Context) -> Result<(Vec<ToSee>, u64), Failure> {
+type Asks = (Vec<String>, u64);
+
+async fn asked(context: &Context) -> Result<(Vec<ToSee>, u64, Asks), Failure> {
     let Some(client) = Client::connect(context).await? else {
         let to_see = offline(context)?;
         let count = to_see.len() as u64;
-        return Ok((to_see, count));
+        return Ok((to_see, count, Asks::default()));
     };
     match client.ask(&Request::Attention).await? {
-        Response::Attention { first, count } => Ok((first, count)),
+        Response::Attention { first, count, asks } => Ok((first, count, asks)),
         other => Err(unexpected(&other)),
     }
 }
@@ -67,6 +73,14 @@ pub(crate) fn offline(context: &Context) -> Result<Vec<ToSee>, Failure> {
     Ok(to_see)
 }
 
+/// What waits for you: it is answered, not acked.
+fn waiting((first, count): &Asks) -> Option<String> {
+    let ask = first.first()?;
+    let (approve, deny) = (command(&["approve", ask]), command(&["deny", ask]));
+    let what = if *count == 1 { "1 call waits".to_owned() } else { format!("{count} calls wait") };
+    Some(format!("{what} for you ({ask}{}); type: {approve} or {deny}", if *count > 1 { ", …" } else { "" }))
+}
+
 fn line(first: &[ToSee], count: u64) -> Option<String> {
     let subject = &first.first()?.subject;
     let is_job = |subject: &str| subject.starts_with("j-");
@@ -84,7 +98,7 @@ fn line(first: &[ToSee], count: u64) -> Option<String> {
         false => format!("{}; when seen: {ack}", print::brief(&first[0].why, WHY_CHARS_MAX)),
     };
     let next = if is_job(subject) { format!("; type: {next}") } else { format!(": {next}") };
-    Some(format!("ukai: {what} ({}{more}){next}", named.join(", ")))
+    Some(format!("{what} ({}{more}){next}", named.join(", ")))
 }
 
 /// Of a reason that names a sink, its answer and what to do.
@@ -93,6 +107,15 @@ const WHY_CHARS_MAX: usize = 240;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_waits_is_answered_by_what_the_banner_says() {
+        let said = |count| waiting(&(vec!["j-aaaaaaaa/c1".to_owned()], count));
+        assert_eq!(waiting(&Asks::default()), None);
+        let type_it = "type: ukai approve j-aaaaaaaa/c1 or ukai deny j-aaaaaaaa/c1";
+        assert_eq!(said(1), Some(format!("1 call waits for you (j-aaaaaaaa/c1); {type_it}")));
+        assert_eq!(said(7), Some(format!("7 calls wait for you (j-aaaaaaaa/c1, …); {type_it}")));
+    }
 
     #[test]
     fn the_banner_counts_and_says_what_to_type() {
@@ -104,15 +127,15 @@ mod tests {
             (
                 &all[..1],
                 1,
-                "ukai: 1 job needs attention (j-aaaaaaaa); type: ukai show j-aaaaaaaa; when seen: ukai ack j-aaaaaaaa",
+                "1 job needs attention (j-aaaaaaaa); type: ukai show j-aaaaaaaa; when seen: ukai ack j-aaaaaaaa",
             ),
             (
                 &all[..],
                 40,
-                "ukai: 40 jobs need attention (j-aaaaaaaa, j-aaaaaaab, j-aaaaaaac, …); type: ukai show j-aaaaaaaa; when \
+                "40 jobs need attention (j-aaaaaaaa, j-aaaaaaab, j-aaaaaaac, …); type: ukai show j-aaaaaaaa; when \
                  seen: ukai ack j-aaaaaaaa",
             ),
-            (&["alerts"], 1, "ukai: 1 thing needs attention (alerts): it failed; when seen: ukai ack alerts"),
+            (&["alerts"], 1, "1 thing needs attention (alerts): it failed; when seen: ukai ack alerts"),
         ] {
             assert_eq!(said(subjects, count).as_deref(), Some(expected));
         }

@@ -5,6 +5,7 @@
 //! whose connection broke, asks again for what came after the last record that it saw of each job.
 
 mod next;
+pub(crate) mod question;
 mod view;
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,13 +13,16 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
 use ukai_protocol::command::quoted;
-use ukai_protocol::control::{DeniedCall, Filter, Happened, JobResult, JobRow, Request, Response, Seen, Selection};
+use ukai_protocol::control::{
+    Decision, DeniedCall, Filter, Happened, JobResult, JobRow, Request, Response, Seen, Selection,
+};
 use ukai_protocol::event::Event;
 use ukai_protocol::id::{BatchId, JobId};
 use ukai_protocol::job::{JobSpec, JobStatus, Limits};
 use ukai_protocol::policy::Source;
 use ukai_protocol::run_state::Progress;
 
+use self::question::Questions;
 use self::view::View;
 use super::client::{Client, unexpected};
 use super::context::Context;
@@ -72,6 +76,7 @@ pub(crate) struct Follow<'a> {
     /// What is told now happens now. Before, an end may be followed by a person's word that the job goes on.
     live: bool,
     view: View,
+    questions: Questions,
 }
 
 #[derive(Default)]
@@ -91,7 +96,8 @@ impl<'a> Follow<'a> {
     pub fn new(context: &'a Context, order: Vec<JobId>, batch: Option<Batch>) -> Self {
         let jobs: BTreeMap<_, _> = order.iter().map(|id| (id.clone(), Watched::default())).collect();
         let view = View::new(context.output, batch, jobs.len());
-        Follow { context, open: jobs.len(), live: false, jobs, order, view }
+        let questions = Questions::new();
+        Follow { context, open: jobs.len(), live: false, jobs, order, view, questions }
     }
 
     /// Of jobs that a person lets go on: how often that had been before. What happened until then is not shown again.
@@ -111,6 +117,7 @@ impl<'a> Follow<'a> {
         draw.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut link = self.subscribe().await?;
         while self.open > 0 {
+            self.put_question();
             tokio::select! {
                 told = link.next() => match told {
                     Ok(Some(response)) => {
@@ -124,6 +131,12 @@ impl<'a> Follow<'a> {
                         link = self.subscribe().await?;
                     }
                 },
+                typed = self.questions.answer() => {
+                    self.view.asked();
+                    if let Some((job, call, decision)) = typed {
+                        self.decide(&job, &call, decision).await?;
+                    }
+                }
                 _ = draw.tick() => self.draw(),
                 _ = look.tick() => self.look().await?,
                 wished = wish() => match wished {
@@ -210,6 +223,15 @@ impl<'a> Follow<'a> {
             tracing::warn!(job = %happened.job, %illegal, "a record is shown that does not fold");
             job.progress.seq = happened.seq;
         }
+        match &happened.event {
+            Event::AskOpened { call, .. } => {
+                if let Some(ask) = job.progress.asks.iter().find(|ask| ask.call == *call) {
+                    self.questions.opened(&happened.job, ask);
+                }
+            }
+            Event::AskAnswered { call, .. } if self.questions.answered(&happened.job, call) => self.view.asked(),
+            _ => {}
+        }
         let pauses = self.live && job.progress.status == JobStatus::Paused && was != JobStatus::Paused;
         job.waits = matches!(happened.event, Event::Waiting { wait_ms: Some(_), .. });
         if job.progress.resumes >= job.shown_from {
@@ -217,6 +239,13 @@ impl<'a> Follow<'a> {
         }
         if pauses {
             self.view.paused(&happened.job);
+        }
+        if job.progress.outcome.is_some() {
+            let shown = self.questions.is_shown();
+            self.questions.ended(&happened.job);
+            if shown && !self.questions.is_shown() {
+                self.view.asked();
+            }
         }
         if self.live && job.is_over() {
             job.end_as_told(&mut self.view, &happened.job);
@@ -259,6 +288,33 @@ impl<'a> Follow<'a> {
                 note.clone_into(&mut job.note);
                 self.view.waits(&row.id, row.status, note);
             }
+        }
+        Ok(())
+    }
+
+    /// What waits for the person here is put to them, one thing at a time.
+    fn put_question(&mut self) {
+        if !self.live {
+            return;
+        }
+        if let Some((question, prompt)) = self.questions.next() {
+            self.view.ask(&question, prompt);
+        }
+    }
+
+    async fn decide(&mut self, job: &JobId, call: &str, decision: Decision) -> Result<(), Failure> {
+        let what = format!("{job}/{call}");
+        let Some(client) = Client::connect(self.context).await? else { return Ok(()) };
+        match client.ask(&Request::Decide { what, decision }).await {
+            Ok(Response::Decided(answered)) => {
+                self.questions.taken();
+                if let Some((rule, file)) = &answered.kept {
+                    self.view.say(&format!("from now on by the rule `{rule}` in {}", file.display()));
+                }
+            }
+            Ok(other) => return Err(unexpected(&other)),
+            // Somebody else was first, or it cannot be kept as a rule: the question stands, or goes with its record.
+            Err(failure) => self.view.say(&failure.text),
         }
         Ok(())
     }

@@ -93,12 +93,14 @@ pub fn cut(line: String, chars: usize) -> String {
 pub struct Screen {
     terminal: bool,
     transient: bool,
+    /// A question stands there, and its answer is being typed behind it.
+    prompt: Option<&'static str>,
 }
 
 impl Screen {
     #[must_use]
     pub fn new() -> Self {
-        Screen { terminal: io::stderr().is_terminal(), transient: false }
+        Screen { terminal: io::stderr().is_terminal(), transient: false, prompt: None }
     }
 
     #[must_use]
@@ -108,12 +110,31 @@ impl Screen {
 
     pub fn line(&mut self, text: &str) {
         self.clear();
+        if self.prompt.is_some() {
+            // Below what is being typed, and the question again below it.
+            note("");
+        }
         note(text);
+        self.prompt_again();
+    }
+
+    /// From now on an answer is typed here, or no longer.
+    pub fn ask(&mut self, prompt: Option<&'static str>) {
+        self.clear();
+        self.prompt = prompt;
+        self.prompt_again();
+    }
+
+    fn prompt_again(&self) {
+        if let Some(prompt) = self.prompt {
+            let mut stderr = io::stderr().lock();
+            let _ = write!(stderr, "{prompt}").and_then(|()| stderr.flush());
+        }
     }
 
     /// What holds for the moment. Not told where it could not be taken back.
     pub fn moment(&mut self, text: &str) {
-        if self.terminal {
+        if self.terminal && self.prompt.is_none() {
             let columns = terminal_size::terminal_size_of(io::stderr()).map_or(COLUMNS_DEFAULT, |(w, _)| w.0.into());
             let mut stderr = io::stderr().lock();
             // As with `note`: without a reader there is nobody to tell.

@@ -10,6 +10,7 @@ use ukai_protocol::id::JobId;
 use super::client::{Client, Who, server_or};
 use super::context::Context;
 use super::failure::Failure;
+use super::follow::question::is_at_terminal;
 use super::follow::{Batch, End, Follow, Wish};
 use super::serve::drain;
 use super::signals::{Heard, Signals};
@@ -17,6 +18,7 @@ use super::submit::Queued;
 use super::{job, print, submit};
 use crate::actor::Idle;
 use crate::host::{self, Host};
+use crate::settings::Settings;
 
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes (of several jobs, the worst):
@@ -86,7 +88,7 @@ pub(super) async fn played(
     if let Some(client) = Client::connect(context).await? {
         return Ok(follow(context, begin(client).await?, &mut signals, None).await?.code);
     }
-    let settings = context.settings()?;
+    let settings = Settings { asks: is_at_terminal(), ..context.settings()? };
     let host = match server_or(context, async || host::host(settings.clone()).await).await? {
         Who::Server(client) => return Ok(follow(context, begin(*client).await?, &mut signals, None).await?.code),
         Who::Here(host) => host,

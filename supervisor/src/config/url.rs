@@ -25,12 +25,16 @@ pub struct Checked {
     pub loopback: bool,
 }
 
+/// The port that is asked at this address.
+#[must_use]
+pub fn port(url: &str) -> Option<u16> {
+    let (https, rest) = scheme(url).ok()?;
+    let (_, port) = place(rest.split(['/', '?', '#']).next()?).ok()?;
+    port.map_or(Some(if https { 443 } else { 80 }), |port| port.parse().ok())
+}
+
 pub fn check(url: &str) -> Result<Checked, BadUrl> {
-    let (https, rest) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
-        (Some(rest), _) => (true, rest),
-        (_, Some(rest)) => (false, rest),
-        _ => return Err(BadUrl::Scheme),
-    };
+    let (https, rest) = scheme(url)?;
     if url.chars().any(|c| c.is_whitespace() || c.is_control() || c == '?' || c == '#' || c == '\\') {
         return Err(BadUrl::Stray);
     }
@@ -38,16 +42,7 @@ pub fn check(url: &str) -> Result<Checked, BadUrl> {
     if authority.contains('@') {
         return Err(BadUrl::UserInfo);
     }
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => {
-            let (host, after) = rest.split_once(']').ok_or(BadUrl::Host)?;
-            (host, if after.is_empty() { None } else { Some(after.strip_prefix(':').ok_or(BadUrl::Host)?) })
-        }
-        None => match authority.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
-        },
-    };
+    let (host, port) = place(authority)?;
     if host.is_empty() {
         return Err(BadUrl::Host);
     }
@@ -56,6 +51,29 @@ pub fn check(url: &str) -> Result<Checked, BadUrl> {
     }
     let loopback = host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     Ok(Checked { https, loopback })
+}
+
+/// Whether it is https, and what follows the scheme.
+fn scheme(url: &str) -> Result<(bool, &str), BadUrl> {
+    match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
+        (Some(rest), _) => Ok((true, rest)),
+        (_, Some(rest)) => Ok((false, rest)),
+        _ => Err(BadUrl::Scheme),
+    }
+}
+
+/// Host and port as written.
+fn place(authority: &str) -> Result<(&str, Option<&str>), BadUrl> {
+    match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']').ok_or(BadUrl::Host)?;
+            Ok((host, if after.is_empty() { None } else { Some(after.strip_prefix(':').ok_or(BadUrl::Host)?) }))
+        }
+        None => Ok(match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        }),
+    }
 }
 
 #[cfg(test)]
@@ -85,6 +103,20 @@ mod tests {
         ];
         for (url, expected) in cases {
             assert_eq!(check(url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn the_port_that_is_asked() {
+        for (url, expected) in [
+            ("https://api.openai.com/v1/chat/completions", Some(443)),
+            ("http://h:9999/v1beta/models/m:streamGenerateContent?alt=sse", Some(9999)),
+            ("http://[::1]:8080", Some(8080)),
+            ("http://h", Some(80)),
+            ("http://h?x=:1", Some(80)),
+            ("unix:/x", None),
+        ] {
+            assert_eq!(port(url), expected, "{url}");
         }
     }
 }

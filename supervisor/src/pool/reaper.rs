@@ -33,7 +33,7 @@ impl Family {
     #[must_use]
     pub fn found() -> Self {
         let mut ours = ours();
-        ours.extend(process_tree::children_of(std::process::id()).into_iter().map(|mark| mark.pid));
+        ours.extend(process_tree::children());
         Family(())
     }
 
@@ -73,8 +73,7 @@ impl Family {
     #[must_use]
     pub fn strangers(&self) -> Vec<ProcessMark> {
         let ours = ours();
-        let children = process_tree::children_of(std::process::id());
-        children.into_iter().filter(|child| !ours.contains(&child.pid)).collect()
+        process_tree::children().difference(&ours).filter_map(|pid| process::mark(*pid)).collect()
     }
 }
 

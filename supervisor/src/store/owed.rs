@@ -39,7 +39,7 @@ pub fn alerts(
         let account = run.progress.provider.as_deref().map(&account_of);
         let (name, used) = (&run.progress.name, &run.progress.used);
         let limits = run.progress.limits.or_else(|| run.spec.as_ref().map(|spec| spec.limits));
-        let about = About { id: &run.id, name, account: account.as_deref(), used, limits };
+        let about = About { id: &run.id, name, account: account.as_deref(), used, asks: &run.progress.asks, limits };
         match of_job(&log, &about, since) {
             Ok(found) => alerts.extend(found),
             Err(error) => tracing::warn!(job = %run.id, %error, "its log is not looked through for what was not told"),

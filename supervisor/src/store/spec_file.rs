@@ -85,6 +85,12 @@ mod tests {
     }
 
     #[test]
+    fn a_job_of_before_there_were_hooks_loads_for_ever() {
+        let third = include_bytes!("../../testdata/job.third.json");
+        assert_eq!(decode(third), Ok(spec()));
+    }
+
+    #[test]
     fn a_weakened_deny_rule_does_not_pass() {
         let temp = tempfile::tempdir().expect("temp");
         let path = temp.path().join("job.json");

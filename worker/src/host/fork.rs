@@ -11,9 +11,14 @@ pub enum Fork {
     Child,
 }
 
+/// How many threads this process has.
+pub fn threads() -> io::Result<usize> {
+    Ok(std::fs::read_dir("/proc/self/task")?.count())
+}
+
 /// Both go on from here. Refused where there is a second thread: it would be missing in the child, with the locks it held.
 pub fn fork() -> io::Result<Fork> {
-    let threads = std::fs::read_dir("/proc/self/task")?.count();
+    let threads = threads()?;
     if threads != 1 {
         return Err(io::Error::other(format!("a process of {threads} threads cannot be forked")));
     }

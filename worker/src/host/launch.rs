@@ -5,14 +5,14 @@
 //! ends it. So there each command is confined on its own, in a copy of the host, which is small.
 
 use std::io::Write as _;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::AsFd as _;
 use std::{fs, io};
 
 use nix::sys::signal::SigSet;
 use ukai_protocol::process;
 
 use super::fork::{self, Fork};
-use super::spawn;
+use super::spawn::{self, Stdio};
 use super::words::Start;
 use crate::sandbox::{self, Confine};
 
@@ -27,13 +27,13 @@ pub enum Launch {
 
 impl Launch {
     /// Returns the pid.
-    pub fn start(&self, start: &Start, output: BorrowedFd<'_>) -> io::Result<u32> {
+    pub fn start(&self, start: &Start, stdio: Stdio<'_>) -> io::Result<u32> {
         match self {
-            Launch::Inherited => spawn::spawn(start, output),
+            Launch::Inherited => spawn::spawn(start, stdio),
             Launch::Each(confine) => match fork::fork()? {
                 Fork::Parent(pid) => Ok(pid),
                 Fork::Child => {
-                    let error = become_command(start, output, confine);
+                    let error = become_command(start, stdio, confine);
                     // Somebody reads it, or nobody wants to know.
                     let _ = writeln!(io::stderr(), "ukai: the command was not started: {error}");
                     std::process::exit(NOT_STARTED)
@@ -44,11 +44,14 @@ impl Launch {
 }
 
 /// Returns only if it failed.
-fn become_command(start: &Start, output: BorrowedFd<'_>, confine: &Confine) -> io::Error {
+fn become_command(start: &Start, stdio: Stdio<'_>, confine: &Confine) -> io::Error {
     let ready = || {
-        rustix::stdio::dup2_stdout(output)?;
-        rustix::stdio::dup2_stderr(output)?;
-        rustix::stdio::dup2_stdin(fs::File::open("/dev/null")?.as_fd())?;
+        rustix::stdio::dup2_stdout(stdio.stdout)?;
+        rustix::stdio::dup2_stderr(stdio.stderr)?;
+        match stdio.stdin {
+            Some(stdin) => rustix::stdio::dup2_stdin(stdin)?,
+            None => rustix::stdio::dup2_stdin(fs::File::open("/dev/null")?.as_fd())?,
+        }
         nix::unistd::setsid()?;
         std::env::set_current_dir(&start.workdir)?;
         SigSet::empty().thread_set_mask()?;

@@ -17,8 +17,10 @@ use ukai_protocol::codec;
 
 /// A command of 64 KiB with its environment. A packet above it is refused by who sends it.
 pub const PACKET_BYTES_MAX: usize = 192 * 1024;
-/// A pipe and a socket.
-const DESCRIPTORS_MAX: usize = 2;
+/// A word of the host: of what it may name, two paths are the longest.
+pub const WORD_BYTES_MAX: usize = 16 * 1024;
+/// Three pipes and a socket.
+const DESCRIPTORS_MAX: usize = 4;
 
 /// Two ends of a line that keeps messages apart.
 pub fn line() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -43,9 +45,9 @@ pub fn send(line: impl AsFd, message: &impl Serialize, descriptors: &[BorrowedFd
     }
 }
 
-/// The next message. None: the other end is gone. Blocks unless the line does not.
-pub fn receive<T: DeserializeOwned>(line: impl AsFd, buffer: &mut Vec<u8>) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
-    buffer.resize(PACKET_BYTES_MAX, 0);
+/// The next message, by way of a buffer that holds the largest which may come. None: the other end is gone. Blocks unless
+/// the line does not.
+pub fn receive<T: DeserializeOwned>(line: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = loop {
@@ -99,7 +101,7 @@ mod tests {
         send(&ours, &"first".to_owned(), &[write.as_fd()]).expect("sent");
         send(&ours, &"second".to_owned(), &[]).expect("sent");
         drop((ours, write));
-        let mut buffer = Vec::new();
+        let mut buffer = [0; 64];
         let (text, mut with): (String, _) = receive(&theirs, &mut buffer).expect("read").expect("a message");
         assert_eq!((text.as_str(), with.len()), ("first", 1));
         std::fs::File::from(with.remove(0)).write_all(b"through").expect("written");
@@ -119,9 +121,12 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_by_who_sends_it() {
-        let (ours, _theirs) = line().expect("a line");
+    fn what_does_not_fit_is_refused_by_who_sends_it_and_by_who_gets_it() {
+        let (ours, theirs) = line().expect("a line");
         let error = send(&ours, &"x".repeat(PACKET_BYTES_MAX + 1), &[]).expect_err("too large");
         assert!(error.to_string().contains("do not fit"), "{error}");
+        send(&ours, &"x".repeat(64), &[]).expect("sent");
+        let error = receive::<String>(&theirs, &mut [0; 64]).expect_err("longer than the buffer");
+        assert!(error.to_string().contains("larger"), "{error}");
     }
 }

@@ -18,6 +18,7 @@ use ukai_protocol::process_tree;
 use super::fork::{self, Fork};
 use super::launch::Launch;
 use super::packet;
+use super::spawn::Stdio;
 use super::tree::{self, MARK};
 use super::words::{Exit, Kill, Order, Start, Word};
 use crate::sandbox::{self, Confine, Held, Namespaces};
@@ -39,8 +40,8 @@ struct Host {
 struct Call {
     shell: u32,
     mark: String,
-    /// Where whoever waits for it is told.
-    answers: OwnedFd,
+    /// Where whoever waits for it is told; None: nobody does any more, and what is left of it is being ended.
+    answers: Option<OwnedFd>,
     has_exited: bool,
     ending: Option<Ending>,
 }
@@ -52,7 +53,8 @@ struct Ending {
 
 /// Serves until the worker is gone. For a process of one thread that does nothing else.
 pub fn serve(line: OwnedFd) -> io::Result<()> {
-    let mut buffer = Vec::new();
+    // Fresh from the kernel and zero as it is: what no order has filled takes no memory.
+    let mut buffer = vec![0; packet::PACKET_BYTES_MAX];
     let Some((order, mut with)) = packet::receive(&line, &mut buffer)? else { return Ok(()) };
     let (Order::Enter, Some(answers), Some(named)) = (order, with.pop(), with.pop()) else {
         return Err(io::Error::other("the first order was not to enter"));
@@ -135,7 +137,12 @@ impl Host {
 
     fn wait(&mut self, timeout: Option<&rustix::event::Timespec>) -> io::Result<(bool, bool, Vec<bool>)> {
         let mut fds = vec![PollFd::new(&self.line, PollFlags::IN), PollFd::new(&self.children, PollFlags::IN)];
-        fds.extend(self.calls.iter().map(|call| PollFd::new(&call.answers, PollFlags::IN)));
+        // Of whom nobody hears, this is asked instead, and for nothing: the places in the list stay those of the calls.
+        let silent = (&self.line, PollFlags::empty());
+        fds.extend(self.calls.iter().map(|call| {
+            let (fd, wanted) = call.answers.as_ref().map_or(silent, |answers| (answers, PollFlags::IN));
+            PollFd::new(fd, wanted)
+        }));
         match poll(&mut fds, timeout) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -153,18 +160,24 @@ impl Host {
         match order {
             Order::Enter => tell(&answers, &Word::Refused { why: "this host has entered already".to_owned() }),
             Order::EndAll(kill) => self.end_all(kill.grace(), answers),
-            Order::Start(start) => match with.pop() {
-                Some(output) => self.start(&start, &output, answers),
-                None => tell(&answers, &Word::Refused { why: "a command without a pipe for what it says".to_owned() }),
+            Order::Start(start) => match &with[..] {
+                [both] => {
+                    self.start(&start, Stdio { stdin: None, stdout: both.as_fd(), stderr: both.as_fd() }, answers)
+                }
+                [stdin, stdout, stderr] => {
+                    let stdio = Stdio { stdin: Some(stdin.as_fd()), stdout: stdout.as_fd(), stderr: stderr.as_fd() };
+                    self.start(&start, stdio, answers);
+                }
+                _ => tell(&answers, &Word::Refused { why: "a command without a pipe for what it says".to_owned() }),
             },
         }
         Ok(true)
     }
 
-    fn start(&mut self, start: &Start, output: &OwnedFd, answers: OwnedFd) {
+    fn start(&mut self, start: &Start, stdio: Stdio<'_>, answers: OwnedFd) {
         let mark = start.env.iter().find(|(name, _)| name == MARK).map(|(_, value)| value.clone()).unwrap_or_default();
-        match self.launch.start(start, output.as_fd()) {
-            Ok(shell) => self.calls.push(Call { shell, mark, answers, has_exited: false, ending: None }),
+        match self.launch.start(start, stdio) {
+            Ok(shell) => self.calls.push(Call { shell, mark, answers: Some(answers), has_exited: false, ending: None }),
             Err(error) => {
                 let why = format!("{} in {}: {error}", start.program.display(), start.workdir.display());
                 tell(&answers, &Word::Refused { why });
@@ -175,12 +188,16 @@ impl Host {
     /// Something came from who waits for a call: the wish that it end, or silence because nobody waits any more.
     fn hear(&mut self, at: usize) {
         let call = &mut self.calls[at];
-        match packet::receive::<Kill>(&call.answers, &mut self.buffer) {
+        let Some(answers) = &call.answers else { return };
+        match packet::receive::<Kill>(answers, &mut self.buffer) {
             Ok(Some((kill, _))) => self.end(at, kill.grace()),
+            Ok(None) | Err(_) if call.ending.is_some() => call.answers = None,
             Ok(None) | Err(_) if call.has_exited => drop(self.calls.swap_remove(at)),
             // Whoever asked for it is gone: nobody will ever want it.
-            Ok(None) | Err(_) if call.ending.is_none() => self.end(at, Duration::ZERO),
-            Ok(None) | Err(_) => {}
+            Ok(None) | Err(_) => {
+                call.answers = None;
+                self.end(at, Duration::ZERO);
+            }
         }
     }
 
@@ -223,7 +240,7 @@ impl Host {
                     };
                     if let Some(call) = self.calls.iter_mut().find(|call| call.shell == pid && !call.has_exited) {
                         call.has_exited = true;
-                        tell(&call.answers, &Word::Exited(exit));
+                        tell_if(call.answers.as_ref(), &Word::Exited(exit));
                     }
                 }
                 Ok(None) | Err(rustix::io::Errno::CHILD) => return Ok(()),
@@ -240,7 +257,7 @@ impl Host {
             let members = self.members(at);
             if members.is_empty() && self.calls[at].has_exited {
                 let call = self.calls.swap_remove(at);
-                tell(&call.answers, &Word::Ended);
+                tell_if(call.answers.as_ref(), &Word::Ended);
             } else if Instant::now() >= kill_at {
                 signal(&members, Signal::SIGKILL);
             }
@@ -276,6 +293,12 @@ fn signal(pids: &[u32], signal: Signal) {
     for pid in pids {
         // Its pid is not given to another before its parent, in the end this process, has reaped it.
         let _ = kill(Pid::from_raw(pid.cast_signed()), signal);
+    }
+}
+
+fn tell_if(answers: Option<&OwnedFd>, word: &Word) {
+    if let Some(answers) = answers {
+        tell(answers, word);
     }
 }
 

@@ -16,8 +16,17 @@ use nix::libc;
 
 use super::words::Start;
 
-/// Starts it with nothing on stdin, and `output` as stdout and stderr. Returns its pid, which is its session's, too.
-pub fn spawn(what: &Start, output: BorrowedFd<'_>) -> io::Result<u32> {
+/// What a command has on its descriptors 0 to 2.
+#[derive(Clone, Copy)]
+pub struct Stdio<'a> {
+    /// None: nothing, and at once its end.
+    pub stdin: Option<BorrowedFd<'a>>,
+    pub stdout: BorrowedFd<'a>,
+    pub stderr: BorrowedFd<'a>,
+}
+
+/// Starts it. Returns its pid, which is its session's, too.
+pub fn spawn(what: &Start, stdio: Stdio<'_>) -> io::Result<u32> {
     let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| io::Error::other("a NUL in a command"));
     let program = text(what.program.as_os_str().as_bytes())?;
     let workdir = text(what.workdir.as_os_str().as_bytes())?;
@@ -36,9 +45,12 @@ pub fn spawn(what: &Start, output: BorrowedFd<'_>) -> io::Result<u32> {
     let error = unsafe {
         let actions_at = actions.0.as_mut_ptr();
         first_error([
-            libc::posix_spawn_file_actions_addopen(actions_at, 0, null.as_ptr(), libc::O_RDONLY, 0),
-            libc::posix_spawn_file_actions_adddup2(actions_at, output.as_raw_fd(), 1),
-            libc::posix_spawn_file_actions_adddup2(actions_at, output.as_raw_fd(), 2),
+            match stdio.stdin {
+                Some(stdin) => libc::posix_spawn_file_actions_adddup2(actions_at, stdin.as_raw_fd(), 0),
+                None => libc::posix_spawn_file_actions_addopen(actions_at, 0, null.as_ptr(), libc::O_RDONLY, 0),
+            },
+            libc::posix_spawn_file_actions_adddup2(actions_at, stdio.stdout.as_raw_fd(), 1),
+            libc::posix_spawn_file_actions_adddup2(actions_at, stdio.stderr.as_raw_fd(), 2),
             libc::posix_spawn_file_actions_addchdir_np(actions_at, workdir.as_ptr()),
         ])?;
         libc::posix_spawn(&mut pid, program.as_ptr(), actions_at, attributes.0.as_ptr(), argv.as_ptr(), envp.as_ptr())

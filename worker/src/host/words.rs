@@ -18,7 +18,8 @@ pub enum Order {
     /// The first: what holds for all that is started. An `Option<Confine>` comes along in a file, since what it names of a
     /// large project fits no packet. Answered by [`Word::Entered`] or [`Word::Refused`].
     Enter,
-    /// A command; the pipe for what it says comes along, too. Answered by [`Word::Refused`] or [`Word::Exited`].
+    /// A command. Before the answers' socket come its pipes: one for all that it says, or stdin, stdout and stderr. Answered
+    /// by [`Word::Refused`] or [`Word::Exited`].
     Start(Start),
     /// The end of everything that was started, whatever became of it. Answered by [`Word::Ended`].
     EndAll(Kill),

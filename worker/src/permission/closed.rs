@@ -64,6 +64,7 @@ impl Permission {
         }
         // What closes whatever lies in a folder by its own name, or the workdir by one above it.
         near.is_any |= near.names(OsStr::new(ANY)) || folder == self.places.real_workdir();
+        near.is_any |= self.places.private_in(folder).next().is_some();
         near
     }
 }

@@ -32,7 +32,7 @@ pub fn expand(word: &Word, dir: &Path) -> Option<Vec<PathBuf>> {
             match &literal {
                 Some(name) => next.push(folder.join(name)),
                 None => {
-                    let Ok(names) = std::fs::read_dir(folder) else { continue };
+                    let Some(names) = listed(folder)? else { continue };
                     for name in names.flatten().map(|entry| entry.file_name()) {
                         budget = budget.checked_sub(1)?;
                         if name.to_str().is_none_or(|name| fits(part, name)) {
@@ -45,6 +45,15 @@ pub fn expand(word: &Word, dir: &Path) -> Option<Vec<PathBuf>> {
         found = next;
     }
     Some(found)
+}
+
+/// What stands in a folder; `Some(None)`: it is none. `None`: we may not look, and what a command would find is unknown.
+fn listed(folder: &Path) -> Option<Option<std::fs::ReadDir>> {
+    match std::fs::read_dir(folder) {
+        Ok(entries) => Some(Some(entries)),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
+        Err(_) => Some(None),
+    }
 }
 
 /// Whether a name is what the pattern says; a bracket expression is taken for any character.
@@ -100,7 +109,7 @@ pub fn below(folder: &Path, hidden: bool, mut bad: impl FnMut(&Path, bool) -> bo
     let mut todo = vec![folder.to_owned()];
     let mut budget = NAMES_MAX;
     while let Some(folder) = todo.pop() {
-        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        let Some(entries) = listed(&folder)? else { continue };
         for entry in entries.flatten() {
             budget = budget.checked_sub(1)?;
             let name = entry.file_name();

@@ -21,6 +21,8 @@ pub struct Places {
     named: Vec<Named>,
     /// What the policy opens to commands besides.
     opened: Sandbox,
+    /// What ukai itself keeps, wherever it lies: in no root, whatever a rule says.
+    private: Vec<Place>,
 }
 
 /// A folder as named and as it is.
@@ -61,7 +63,25 @@ impl Places {
             outputs: Place::new(outputs),
             named: Vec::new(),
             opened: Sandbox::default(),
+            private: Vec::new(),
         }
+    }
+
+    /// Keeps these files and folders out of every root, but for the job's outputs. A workdir inside of one is the job's.
+    pub(super) fn keep(&mut self, private: &[PathBuf]) {
+        let places = private.iter().map(|path| Place::new(path));
+        self.private.extend(places.filter(|place| !self.workdir.real.starts_with(&place.real)));
+    }
+
+    /// Whether this is ukai's own.
+    #[must_use]
+    pub fn is_private(&self, real: &Path) -> bool {
+        !self.is_output(real) && self.private.iter().any(|place| real.starts_with(&place.real))
+    }
+
+    /// What is ukai's own in this folder, or is it: by names, and as it really is.
+    pub fn private_in<'a>(&'a self, folder: &'a Path) -> impl Iterator<Item = &'a Path> {
+        self.private.iter().flat_map(Place::both).filter(move |path| path.starts_with(folder))
     }
 
     /// Takes in an allow rule, if it is one that opens a root.
@@ -114,6 +134,12 @@ impl Places {
         [&self.workdir, &self.outputs].into_iter().chain(named).map(|place| place.real.as_path())
     }
 
+    /// What `//` and `~/` allow rules open, links followed, and whether for writing. It may be a file, or not be there yet.
+    pub fn named_roots(&self) -> impl Iterator<Item = (&Path, bool)> {
+        let writes = |named: &Named| ["Edit", "Write"].iter().any(|tool| named.rule.governs(tool));
+        self.named.iter().map(move |named| (named.prefix.real.as_path(), writes(named)))
+    }
+
     /// The roots of this tool as a model should name them.
     #[must_use]
     pub fn shown(&self, tool: &str) -> Vec<String> {
@@ -138,6 +164,9 @@ impl Places {
         if self.is_output(real) {
             return !writes;
         }
+        if self.is_private(real) {
+            return false;
+        }
         real.starts_with(&self.workdir.real)
             || self.named.iter().any(|named| (!writes || named.rule.governs(tool)) && names(named))
     }
@@ -147,7 +176,7 @@ impl Places {
     #[must_use]
     pub fn may_create(&self, tool: &str, folder: &Path) -> bool {
         let below = |named: &Named| named.rule.governs(tool) && folder.starts_with(&named.prefix.real);
-        !self.is_output(folder) && (folder.starts_with(&self.workdir.real) || self.named.iter().any(below))
+        !self.is_output(folder) && !self.is_private(folder) && (folder.starts_with(&self.workdir.real) || self.named.iter().any(below))
     }
 
     /// The same for a file that a command names: what the policy opens to commands besides is theirs, too.
@@ -155,7 +184,7 @@ impl Places {
     pub fn hold_for_command(&self, writes: bool, real: &Path, is_dir: bool) -> bool {
         let Sandbox { read, write, .. } = &self.opened;
         let opened = write.iter().chain(read.iter().filter(|_| !writes)).any(|folder| real.starts_with(folder));
-        opened || self.hold(if writes { "Edit" } else { "Read" }, real, is_dir)
+        opened && !self.is_private(real) || self.hold(if writes { "Edit" } else { "Read" }, real, is_dir)
     }
 
     /// Takes in what commands may read and write besides the roots.

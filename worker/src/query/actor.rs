@@ -11,7 +11,7 @@ use std::time::{Instant, SystemTime};
 use futures_util::FutureExt as _;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio_util::sync::CancellationToken;
-use ukai_protocol::event::{Event, Why};
+use ukai_protocol::event::Event;
 use ukai_protocol::json::Json;
 use ukai_protocol::lease::Grant;
 use ukai_protocol::message::{Args, Call};
@@ -28,6 +28,7 @@ use crate::session::Outbox;
 use crate::threads::THREADS;
 use crate::tool::ToolOutput;
 use crate::tool::actor::{Job, ToolActor};
+use crate::tool::shells::Notice;
 
 pub struct QueryLoop;
 
@@ -318,8 +319,7 @@ impl State {
         let end = move || shells.end_all().and_then(|()| shells.remove_temp());
         off_thread(end, move || {
             // What came of the last commands is told before the end, which is the last record.
-            let notices = told.notices().into_iter().map(|text| Event::Injected { why: Why::Notice, text });
-            let events = notices.chain(events).collect();
+            let events = told.notices().into_iter().flat_map(Notice::events).chain(events).collect();
             let _ = myself.cast(Message::CommandsEnded { n, events });
         });
     }

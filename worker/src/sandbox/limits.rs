@@ -11,11 +11,14 @@ const PROCESSES_MAX: u64 = 4_096;
 const DESCRIPTORS_MAX: u64 = 16_384;
 
 pub(super) fn set() -> io::Result<()> {
-    // A core of a test would hold what it read.
-    lower(Resource::RLIMIT_CORE, 0)?;
     lower(Resource::RLIMIT_FSIZE, FILE_BYTES_MAX)?;
     lower(Resource::RLIMIT_NPROC, PROCESSES_MAX)?;
     lower(Resource::RLIMIT_NOFILE, DESCRIPTORS_MAX)
+}
+
+/// For whatever this process starts: a core would hold what it read, and nobody looks at it.
+pub fn no_core() -> io::Result<()> {
+    lower(Resource::RLIMIT_CORE, 0)
 }
 
 /// Never raises what the owner has set.

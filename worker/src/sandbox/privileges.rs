@@ -3,9 +3,23 @@
 use std::io;
 
 use rustix::thread::{
-    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capability_is_in_bounding_set, clear_ambient_capability_set,
-    remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits, set_no_new_privs,
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
+    clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits,
+    set_no_new_privs,
 };
+
+/// For the worker as root: it writes files of whoever owns the workdir, and keeps their owner.
+const FOR_FILES: CapabilitySet =
+    CapabilitySet::CHOWN.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::FOWNER).union(CapabilitySet::FSETID);
+
+/// All but what it takes to write somebody's files. For a process that executes nothing any more.
+pub(super) fn give_up_but_files() -> io::Result<()> {
+    set_no_new_privs(true)?;
+    clear_ambient_capability_set()?;
+    let CapabilitySets { effective, permitted, .. } = capabilities(None)?;
+    let (effective, permitted) = (effective & FOR_FILES, permitted & FOR_FILES);
+    Ok(set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })?)
+}
 
 pub(super) fn give_up() -> io::Result<()> {
     set_no_new_privs(true)?;

@@ -19,6 +19,9 @@ pub const TIMEOUT_MS_MAX: u64 = 600_000;
 pub const COMMAND_BYTES_MAX: usize = 64 * 1024;
 /// Output and ends wake whoever waits; this is for the wish that it should stop.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// A command that ends within this is listened to once, when it has: until then a pipe holds what it says, and each piece
+/// would wake us. One that says more waits so long, once.
+const QUICK: Duration = Duration::from_millis(5);
 /// At a time; a pipe holds as much.
 const READ_BYTES: usize = 64 * 1024;
 /// Of what stands in the pipe when the shell has ended: others may go on filling it.
@@ -78,7 +81,7 @@ enum Cut {
 
 fn hear_out(running: &Running, said: &mut Said<'_>, deadline: Instant, context: &Context) -> Result<Exit, Cut> {
     let mut buffer = vec![0; READ_BYTES];
-    let mut open = true;
+    let (mut open, mut listens) = (true, false);
     let lost = |error: std::io::Error| Cut::Lost(error.to_string());
     loop {
         let now = Instant::now();
@@ -91,7 +94,8 @@ fn hear_out(running: &Running, said: &mut Said<'_>, deadline: Instant, context: 
             end(running, said, &mut buffer, context.shells.grace())?;
             return Err(cut);
         }
-        match running.look(open, PATIENCE.min(deadline - now)).map_err(lost)? {
+        let patience = if listens { PATIENCE } else { QUICK };
+        match running.look(open && listens, patience.min(deadline - now)).map_err(lost)? {
             Look::Output => open = said.read(&running.output, READ_BYTES, &mut buffer).map_err(lost)?,
             Look::Exited(exit) => {
                 said.read(&running.output, DRAIN_BYTES_MAX, &mut buffer).map_err(lost)?;
@@ -101,6 +105,7 @@ fn hear_out(running: &Running, said: &mut Said<'_>, deadline: Instant, context: 
             Look::Lost => return Err(Cut::Lost("the tool host is gone, and all that it had started".to_owned())),
             Look::Ended | Look::Nothing => {}
         }
+        listens = true;
     }
 }
 

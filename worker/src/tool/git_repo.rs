@@ -48,10 +48,7 @@ impl Repo {
     /// Reads git's configuration, the widest file first: the last word counts.
     #[must_use]
     pub fn settings(&self, home: &Path) -> Settings {
-        let user = match std::env::var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty()) {
-            Some(folder) => PathBuf::from(folder).join("git"),
-            None => home.join(".config/git"),
-        };
+        let user = users_folder(home);
         let mut settings = Settings {
             excludes_file: Some(user.join("ignore")),
             attributes_file: Some(user.join("attributes")),
@@ -68,22 +65,49 @@ impl Repo {
     }
 }
 
+fn users_folder(home: &Path) -> PathBuf {
+    match std::env::var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty()) {
+        Some(folder) => PathBuf::from(folder).join("git"),
+        None => home.join(".config/git"),
+    }
+}
+
+/// What is read of git's where a folder is searched, and does not lie below it: for who has to open it beforehand.
+#[must_use]
+pub fn files_outside(folder: &Path, home: &Path) -> Vec<PathBuf> {
+    let mut files = vec![users_folder(home), home.join(".gitconfig")];
+    let Some(repo) = Repo::discover(folder) else { return files };
+    let settings = repo.settings(home);
+    files.extend([settings.excludes_file, settings.attributes_file].into_iter().flatten());
+    for above in folder.ancestors().skip(1).take_while(|above| above.starts_with(&repo.top)) {
+        files.extend([".gitignore", ".gitattributes"].map(|name| above.join(name)));
+    }
+    files.extend([repo.top.join(".git"), repo.common]);
+    files.extend(git_dir_of(&repo.top));
+    files.retain(|file| !file.starts_with(folder));
+    files
+}
+
 /// Whether a folder is the top of a repository of its own, which a search from above does not enter.
 #[must_use]
 pub fn is_repo(folder: &Path) -> bool {
     common_dir_of(folder).is_some()
 }
 
-fn common_dir_of(top: &Path) -> Option<PathBuf> {
+/// Where the repository of a work tree is, by its `.git`.
+fn git_dir_of(top: &Path) -> Option<PathBuf> {
     let dot_git = top.join(".git");
     let meta = std::fs::metadata(&dot_git).ok()?;
-    let git_dir = if meta.is_dir() {
-        dot_git
-    } else {
-        let bytes = read_small(&dot_git, true)?;
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        top.join(text.strip_prefix("gitdir: ")?.trim_end_matches(['\n', '\r']))
-    };
+    if meta.is_dir() {
+        return Some(dot_git);
+    }
+    let bytes = read_small(&dot_git, true)?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Some(top.join(text.strip_prefix("gitdir: ")?.trim_end_matches(['\n', '\r'])))
+}
+
+fn common_dir_of(top: &Path) -> Option<PathBuf> {
+    let git_dir = git_dir_of(top)?;
     let common = match read_small(&git_dir.join("commondir"), true) {
         Some(bytes) => git_dir.join(String::from_utf8_lossy(&bytes).trim_end()),
         None => git_dir.clone(),

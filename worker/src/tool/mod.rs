@@ -49,7 +49,7 @@ use crate::permission::Permission;
 
 pub use registry::Flags;
 use seen::{Look, Seen};
-use shells::Shells;
+use shells::{Notice, Shells};
 use spill::Sink;
 
 /// What every tool gets.
@@ -89,7 +89,7 @@ pub struct ToolOutput {
     pub files_changed: Vec<FileChange>,
     pub seen: Vec<SeenFile>,
     /// What who watches should know of how it was carried out.
-    pub notices: Vec<String>,
+    pub notices: Vec<Notice>,
 }
 
 /// Why a tool stopped before its end. Every text is for the model.
@@ -138,12 +138,9 @@ pub fn run(tool: &str, input: &Json, context: &Context) -> ToolOutput {
     });
     done.seen = context.take_looks();
     if runs_commands(tool)
-        && let Some(why) = context.shells.refuse()
+        && let Some(why) = context.shells.look_after()
     {
-        if done.status == ToolStatus::Ok {
-            done.status = ToolStatus::Failed;
-        }
-        done.output.push_str(&format!("[denied: {why}. Go on without it.]\n"));
+        done.output.push_str(&format!("[{why}]\n"));
     }
     context.mask.mask(&mut done.output);
     done.notices = context.shells.notices();

@@ -8,10 +8,11 @@ mod look;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::JobSpec;
@@ -22,6 +23,7 @@ use crate::host::{Host, Running, tree};
 use crate::permission::Permission;
 use crate::sandbox::{self, Held};
 use guard::Guard;
+pub use guard::Notice;
 
 /// Commands in the background at a time: each has a thread that listens to it.
 pub const BACKGROUND_MAX: usize = 8;
@@ -32,20 +34,23 @@ pub const SHELLS: [&str; 4] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bas
 pub struct Shells {
     /// None: in a process that starts no commands.
     host: Option<(Host, About)>,
+    /// What every command finds in its environment, known at the first.
+    env: OnceLock<Vec<(String, String)>>,
     started: AtomicU64,
+    opened: OnceLock<Vec<PathBuf>>,
     background: Mutex<BTreeMap<String, Arc<Background>>>,
     /// None: nothing has been confined, or nothing will be.
     guard: Mutex<Option<Guard>>,
     /// What who watches has not been told.
-    unsaid: Mutex<Vec<String>>,
+    unsaid: Mutex<Vec<Notice>>,
 }
 
 /// What of a job its commands depend on.
 pub struct About {
     pub job: JobId,
     pub spec: JobSpec,
-    /// How often a person let it go on after an end.
-    pub resumes: u32,
+    /// An earlier process has begun it, and no person's word has come in between.
+    pub goes_on: bool,
     pub permission: Arc<Permission>,
     /// Of the job's own folder, where only its worker writes.
     pub outputs: PathBuf,
@@ -59,6 +64,12 @@ impl About {
     /// The job's own folder.
     fn run(&self) -> &Path {
         self.outputs.parent().unwrap_or(&self.outputs)
+    }
+
+    /// Since when an earlier process may have run commands, if there was one.
+    fn earlier(&self) -> Option<SystemTime> {
+        // A file system that does not know when its files were made leaves what that one's commands made untold.
+        self.goes_on.then(|| std::fs::metadata(self.run()).and_then(|run| run.created()).ok()).flatten()
     }
 
     /// Where commands may leave what nobody needs.
@@ -78,7 +89,9 @@ impl Shells {
     pub fn none() -> Self {
         Shells {
             host: None,
+            env: OnceLock::new(),
             started: AtomicU64::new(0),
+            opened: OnceLock::new(),
             background: Mutex::default(),
             guard: Mutex::default(),
             unsaid: Mutex::default(),
@@ -98,7 +111,7 @@ impl Shells {
         self.enter()?;
         let (host, about) = self.host.as_ref().ok_or(NO_HOST)?;
         let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut env = environment::of(about, &about.temp());
+        let mut env = self.env.get_or_init(|| environment::of(about, &about.temp())).clone();
         env.push((tree::MARK.to_owned(), format!("{}/{number}", about.job)));
         let args = ["bash", "--noprofile", "--norc", "-c", command].map(str::to_owned).to_vec();
         let workdir = about.permission.places().real_workdir().to_owned();
@@ -119,38 +132,57 @@ impl Shells {
     pub fn enter(&self) -> Result<Held, String> {
         let (host, about) = self.host.as_ref().ok_or(NO_HOST)?;
         let temp = about.temp();
-        let made = ukai_protocol::disk::create_dir(&temp);
-        made.map_err(|error| format!("the job's folder for temporary files, {}: {error}", temp.display()))?;
+        // Nothing in it outlives the job, so nothing is made durable; an earlier command has made it, or even removed it.
+        if let Err(error) = ukai_protocol::disk::create_dir_within(&temp)
+            && !temp.is_dir()
+        {
+            return Err(format!("the job's folder for temporary files, {}: {error}", temp.display()));
+        }
         let mut is_first = false;
         let held = host.enter(|| {
             is_first = true;
-            if !about.spec.policy.sandbox.on {
-                return Ok(None);
-            }
-            let besides = confine::own(about).into_iter().collect();
-            let (guard, mut closed) = Guard::begin(&about.permission, about.run(), about.resumes, besides)?;
-            *locked(&self.guard) = Some(guard);
-            locked(&self.unsaid).extend(closed.missing.take().into_iter().chain(closed.refused.take()));
-            Ok(Some(confine::of(about, &temp, closed)))
+            about.spec.policy.sandbox.on.then(|| {
+                let (guard, closed, said) = Guard::begin(&about.permission, confine::own(about), about.earlier());
+                locked(&self.unsaid).extend(said);
+                *locked(&self.guard) = Some(guard);
+                confine::of(about, &temp, self.opened(), closed)
+            })
         })?;
         if is_first && !held.missing.is_empty() {
-            locked(&self.unsaid).push(format!("its commands are confined without: {}", held.missing.join("; ")));
+            let missing = held.missing.join("; ");
+            locked(&self.unsaid).push(Notice::note(format!("its commands are confined without: {missing}")));
         }
         Ok(held)
     }
 
-    /// Takes away what a command made where a rule denies it; what is to be said of that, if anything. Blocks.
-    pub fn refuse(&self) -> Option<String> {
+    /// Looks for what came to be where a rule denies it; what is to be said of that, if anything. Blocks.
+    pub fn look_after(&self) -> Option<String> {
         let (_, about) = self.host.as_ref()?;
-        let said = locked(&self.guard).as_mut()?.check(&about.permission)?;
-        tracing::warn!(said, "after a command");
-        locked(&self.unsaid).push(said.clone());
-        Some(said)
+        let said = locked(&self.guard).as_mut()?.check(&about.permission);
+        let text = said.iter().map(|said| said.text.clone()).collect::<Vec<_>>().join("; ");
+        locked(&self.unsaid).extend(said);
+        (!text.is_empty()).then_some(text)
     }
 
     /// What who watches should know and has not been told. Nothing, as long as nothing was started.
-    pub fn notices(&self) -> Vec<String> {
+    pub fn notices(&self) -> Vec<Notice> {
         if self.has_started() { std::mem::take(&mut *locked(&self.unsaid)) } else { Vec::new() }
+    }
+
+    /// What commands may read besides workdir and outputs. Looked up once: a worker that has confined itself could not.
+    pub fn opened(&self) -> &[PathBuf] {
+        self.opened.get_or_init(|| self.host.as_ref().map(|(_, about)| confine::opened(about)).unwrap_or_default())
+    }
+
+    /// The folder for temporary files, made beforehand for a worker that may soon make none there. It needs to survive no
+    /// crash, so that nothing is synced.
+    pub fn make_temp(&self) -> io::Result<Option<PathBuf>> {
+        let Some((_, about)) = &self.host else { return Ok(None) };
+        let temp = about.temp();
+        match std::fs::DirBuilder::new().mode(0o700).create(&temp) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(Some(temp)),
+        }
     }
 
     /// Takes a command into the background and names it.
@@ -200,12 +232,8 @@ impl Shells {
     pub fn end_all(&self) -> io::Result<()> {
         let Some((host, about)) = self.host.as_ref().filter(|_| self.has_started()) else { return Ok(()) };
         let ended = host.end_all(about.grace);
-        self.refuse();
-        ended?;
-        if let Some(guard) = locked(&self.guard).as_ref() {
-            guard.end()?;
-        }
-        Ok(())
+        self.look_after();
+        ended
     }
 
     /// At the end of the job: takes away what its commands left in the temporary folder.
@@ -229,8 +257,11 @@ impl Shells {
 
     /// The end of the host, and of everything with it; nothing can be started any more. Blocks until it is gone.
     pub fn close(&self) {
-        if let Some((host, _)) = &self.host {
-            host.close();
+        let Some((host, about)) = &self.host else { return };
+        host.close();
+        if !self.has_started() {
+            // Nobody has put anything there. One that is not there, or that cannot be removed, hurts nobody.
+            let _ = std::fs::remove_dir(about.temp());
         }
     }
 

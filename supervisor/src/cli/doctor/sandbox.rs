@@ -44,6 +44,7 @@ fn described(answer: &SandboxAnswer, on: bool) -> Vec<Fact> {
         granted("namespaces", namespaces, "keep `.git` and what rules deny as they are, and end whole trees"),
         granted("seccomp", seccomp, "keeps sockets closed, and the ways out"),
         commands(answer, on),
+        worker(answer, on),
         bash,
     ]
 }
@@ -73,6 +74,21 @@ fn commands(answer: &SandboxAnswer, on: bool) -> Fact {
     }
 }
 
+/// The process that carries a job, and all that it reads and asks.
+fn worker(answer: &SandboxAnswer, on: bool) -> Fact {
+    const KEY: &str = "workers";
+    const WHAT: &str = "open what their job needs, and connect to their providers";
+    match &answer.worker {
+        _ if !on => fact(TOPIC, KEY, "run unconfined, as the policy says", WHAT),
+        Err(why) => {
+            let what = "cannot confine themselves: no job starts, unless its policy says `sandbox: off`";
+            bad(TOPIC, KEY, format!("{what}: {why}"), WHAT)
+        }
+        Ok(missing) if missing.is_empty() => fact(TOPIC, KEY, "confine themselves", WHAT),
+        Ok(missing) => bad(TOPIC, KEY, format!("confine themselves, without: {}", missing.join("; ")), WHAT),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +100,7 @@ mod tests {
             namespaces: Ok(()),
             seccomp: Ok(()),
             entered: Ok(Vec::new()),
+            worker: Ok(Vec::new()),
             bash: Some("/bin/bash".into()),
             bash_places: vec!["/bin/bash".into(), "/usr/bin/bash".into()],
         }
@@ -116,6 +133,24 @@ mod tests {
                 false,
                 "unless its policy says `sandbox: off`: no Landlock",
             ),
+            ("all", answer(), true, "workers", true, "confine themselves"),
+            (
+                "no Landlock for a worker",
+                SandboxAnswer { worker: Ok(vec!["which files".to_owned()]), ..answer() },
+                true,
+                "workers",
+                false,
+                "confine themselves, without: which files",
+            ),
+            (
+                "a worker cannot",
+                SandboxAnswer { worker: Err("x".into()), ..answer() },
+                true,
+                "workers",
+                false,
+                "off`: x",
+            ),
+            ("off", answer(), false, "workers", true, "run unconfined"),
             ("off", answer(), false, "commands", true, "run unconfined"),
             ("no bash", SandboxAnswer { bash: None, ..answer() }, true, "bash", false, "/bin/bash, /usr/bin/bash"),
         ] {

@@ -72,6 +72,17 @@ impl View {
         self.screen.line(&format!("ukai: {text}"));
     }
 
+    /// Shows a question, and what its answer is typed behind.
+    pub fn ask(&mut self, question: &str, prompt: &'static str) {
+        self.screen.line(question);
+        self.screen.ask(Some(prompt));
+    }
+
+    /// No answer is waited for.
+    pub fn asked(&mut self) {
+        self.screen.ask(None);
+    }
+
     pub fn happened(&mut self, happened: &Happened) {
         self.stale = true;
         self.deltas.remove(&happened.job);
@@ -185,7 +196,10 @@ impl View {
 
 /// Of a batch: what a person may want to act upon. Its ends are told apart.
 fn stands_out(event: &Event) -> bool {
-    matches!(event, Event::Interrupted { .. } | Event::Attention { .. } | Event::Recovered { .. })
+    matches!(
+        event,
+        Event::Interrupted { .. } | Event::Attention { .. } | Event::Recovered { .. } | Event::AskOpened { .. }
+    )
 }
 
 fn summary(batch: &Batch, tally: &Tally, next: &[String]) -> String {

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use ukai_protocol::event::{Event, ToolStatus, Why};
+use ukai_protocol::event::{Event, ToolStatus};
 use ukai_protocol::lease::{AnswerClass, Grant, Report};
 use ukai_protocol::message::Usage;
 
@@ -20,9 +20,9 @@ impl Machine {
 
     pub(super) fn answer_with(&mut self, call: &str, tool: String, done: ToolOutput, now: Instant) {
         let ToolOutput { status, output, files_changed, seen, notices } = done;
-        for text in notices {
-            if !self.state.progress.notices.contains(&text) {
-                self.record(Event::Injected { why: Why::Notice, text });
+        for notice in notices {
+            if !self.state.progress.notices.contains(&notice.text) {
+                notice.events().into_iter().for_each(|event| self.record(event));
             }
         }
         // A result has its cap from its tool. What went wrong is told in many places, and often with what was asked for.

@@ -1,5 +1,6 @@
 //! What the commands of one job may read and write, from its policy and the places it works in.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::About;
@@ -13,22 +14,34 @@ const TOOLCHAINS: [&str; 9] =
 const CREDENTIALS: [&str; 6] = ["credentials", "credentials.toml", ".git-credentials", ".netrc", ".npmrc", ".pypirc"];
 
 /// `closed` is what lies in the workdir and is not for commands.
-pub(super) fn of(about: &About, temp: &Path, closed: Closed) -> Confine {
+pub(super) fn of(about: &About, temp: &Path, opened: &[PathBuf], closed: Closed) -> Confine {
     let sandbox = &about.spec.policy.sandbox;
-    let places = about.permission.places();
-    let workdir = places.real_workdir();
-    let mut read = vec![about.outputs.clone()];
-    for name in TOOLCHAINS {
-        read.extend(without_credentials(&places.home().join(name)));
-    }
-    read.extend(git_folders(workdir));
-    read.extend(sandbox.read.iter().cloned());
+    let workdir = about.permission.places().real_workdir();
+    let read = [about.outputs.clone()].into_iter().chain(opened.iter().cloned()).collect();
     let mut write = vec![workdir.to_owned(), temp.to_owned()];
     write.extend(sandbox.write.iter().cloned());
-    let Closed { mut protect, mut hide, .. } = closed;
+    let Closed { mut protect, mut hide } = closed;
     hide.extend(own(about));
+    // In the workdir it was looked for, but elsewhere the policy may open more.
+    let opened = [workdir].into_iter().chain(sandbox.read.iter().chain(&sandbox.write).map(PathBuf::as_path));
+    let mut pin = BTreeSet::new();
+    for root in opened {
+        for path in about.permission.places().private_in(root) {
+            let is_in = |own: &PathBuf| path.starts_with(own);
+            // The state directory holds what is the job's, too; in the workdir it is seen to above.
+            if temp.starts_with(path) || own(about).as_ref().is_some_and(is_in) || path.symlink_metadata().is_err() {
+                continue;
+            }
+            // With a parent it could be carried away, and another be put in its place.
+            let parents = path.ancestors().skip(1).take_while(|folder| *folder != root && folder.starts_with(root));
+            pin.extend(parents.map(Path::to_owned));
+            if !hide.iter().any(is_in) {
+                hide.push(path.to_owned());
+            }
+        }
+    }
     protect.retain(|path| !hide.contains(path));
-    Confine { network: sandbox.network, read, write, protect, hide }
+    Confine { network: sandbox.network, read, write, protect, hide, pin: pin.into_iter().collect() }
 }
 
 /// What ukai itself keeps is nobody's to read or write, wherever the job works: of the way to the job's own folder the first
@@ -37,6 +50,16 @@ pub(super) fn own(about: &About) -> Option<PathBuf> {
     let workdir = about.permission.places().real_workdir();
     let state = about.run().parent().and_then(Path::parent).and_then(|state| state.strip_prefix(workdir).ok());
     state.and_then(|below| below.components().next()).map(|first| workdir.join(first))
+}
+
+/// What they may read besides workdir and outputs.
+pub(super) fn opened(about: &About) -> Vec<PathBuf> {
+    let places = about.permission.places();
+    let mut read: Vec<PathBuf> =
+        TOOLCHAINS.iter().flat_map(|name| without_credentials(&places.home().join(name))).collect();
+    read.extend(git_folders(places.real_workdir()));
+    read.extend(about.spec.policy.sandbox.read.iter().cloned());
+    read
 }
 
 /// A folder, or where credentials lie in it, all else that does.

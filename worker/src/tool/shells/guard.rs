@@ -1,203 +1,144 @@
-//! Keeps commands from what deny rules close inside the workdir: before the first, and after each.
+//! What deny rules close inside the workdir: closed by mounts before the first command, and looked for after each.
 //!
-//! What is there before the first command is closed by mounts, where there are namespaces. What is not there cannot be: a
+//! What is there before the first command is read-only or hidden, where there are namespaces. What is not there cannot be: a
 //! mount needs a place to stand on, and to make one would leave empty files in the owner's project, which mean something
 //! (an empty `tool_policy.yaml` denies everything). To put an overlay in between would show commands other files than the
 //! tools see; to have every open judged by seccomp costs each of them a round trip. So a script that a command runs can
-//! make `.claude/` or `.env.local`, and it is there until the command ends. Then it is taken away, as it is, to `refused/` in
-//! the job's own folder, and the model and who watches are told. What the owner makes there at the same time is taken for
-//! the command's, since nothing tells them apart; nothing is destroyed.
+//! make `.claude/` or `.env.local`.
 //!
-//! What is known is known by its inode, so that a folder may be moved with the `.git` in it. It is put down in the job's own
-//! folder, so that what a killed worker's command made is found by the next one; it goes when all commands have ended, and
-//! holds no longer when a person resumes the job, who may have made things meanwhile.
+//! That is found when the command has ended, and told: to the model, to who watches, and as something that a person must
+//! look at. It is **not taken away**: files do not say who made them, and while a job runs its owner's editor saves `.env` by
+//! a rename, another tool writes `.claude/`, a clone brings a `.git`. To move one of those would be worse than the hole.
+//! No look and no failure of one keeps a command from running; what was not looked at is told in the same way.
 
-#![allow(clippy::disallowed_methods, reason = "the IO of what commands leave in the workdir")]
+#![allow(clippy::disallowed_methods, reason = "asks the disk where links lead, and when something was made")]
 
 use std::collections::HashSet;
-use std::io;
-use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use rustix::fs::{RenameFlags, renameat_with};
-use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
-use ukai_protocol::disk;
+use ukai_protocol::event::{Event, Why};
 
 use super::look::{Found, Look, Node};
 use crate::permission::Permission;
 use crate::permission::closed::Closing;
-use crate::tool::open::{OpenError, open_folder};
 
-/// Beside what was taken away, whose names begin with a number.
-const RECORD: &str = "known.json";
 /// Names that a text tells; the rest is counted.
 const NAMES_TOLD_MAX: usize = 5;
-/// Things with one name that are kept beside each other.
-const SAME_NAMES_MAX: u32 = 1_000;
-/// A number has 20 digits, and a workdir fewer closed places than folders.
-const KNOWN_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Why a person must look; what exactly, the notice beside it says.
+const ALARM: &str = "in its folder something came to be where a rule denies it: see its note";
+/// Of a name that a text tells.
+const NAME_CHARS_MAX: usize = 120;
 
 #[derive(Debug)]
 pub struct Guard {
     look: Look,
+    /// What was there, or has been told. By its inode, so that a folder may be moved with the `.git` in it.
     known: HashSet<Node>,
-    /// Nothing that is older was made by a command of this job.
-    since: SystemTime,
     /// Not all of it could be looked through at first: what is found later may have been there.
     is_partial: bool,
-    /// Where things are taken to.
-    refused: PathBuf,
-    /// Where it is put down what was there.
-    record: PathBuf,
+    /// What has been told is not told again.
+    left_out: Option<String>,
 }
 
-/// What was there before the first command of a job.
-#[derive(Debug, Serialize, Deserialize)]
-struct Known {
-    since_ms: u64,
-    /// How often the job had been resumed.
-    resumes: u32,
-    /// Without their devices, whose numbers change with a reboot.
-    inodes: HashSet<u64>,
-}
-
-/// What is closed before anything is started.
+/// What was there before anything was started.
 #[derive(Debug, Default)]
 pub struct Closed {
     pub protect: Vec<PathBuf>,
     pub hide: Vec<PathBuf>,
-    /// What of it could not be had, for who watches.
-    pub missing: Option<String>,
-    pub refused: Option<String>,
+}
+
+/// Something for who watches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    pub text: String,
+    /// A person must look at it.
+    pub is_alarm: bool,
+}
+
+impl Notice {
+    #[must_use]
+    pub fn note(text: String) -> Self {
+        Notice { text, is_alarm: false }
+    }
+
+    /// As the job's log tells it.
+    #[must_use]
+    pub fn events(self) -> Vec<Event> {
+        let alarm = || Event::Attention { why: ALARM.to_owned() };
+        let alarm = self.is_alarm.then(alarm);
+        [Event::Injected { why: Why::Notice, text: self.text }].into_iter().chain(alarm).collect()
+    }
 }
 
 impl Guard {
-    /// Looks the workdir through. `run` is the job's own folder, `besides` what is ukai's in the workdir. Blocks.
+    /// Looks the workdir through. `besides` is what is ukai's in the workdir. What was made after `since` is told: an earlier
+    /// process of this job, which was killed, may have had a command that did it. Blocks.
     pub fn begin(
         permission: &Permission,
-        run: &Path,
-        resumes: u32,
-        besides: Vec<PathBuf>,
-    ) -> Result<(Self, Closed), String> {
+        besides: Option<PathBuf>,
+        since: Option<SystemTime>,
+    ) -> (Self, Closed, Vec<Notice>) {
         let workdir = permission.places().real_workdir();
-        let refused = run.join("refused");
-        let record = refused.join(RECORD);
-        let before = read(&record).map_err(|error| format!("{}: {error}; remove it", record.display()))?;
-        let before = before.filter(|known| known.resumes == resumes);
-        let since = before
-            .as_ref()
-            .map_or_else(SystemTime::now, |known| SystemTime::UNIX_EPOCH + Duration::from_millis(known.since_ms));
-        let mut guard = Guard {
-            look: Look::new(workdir, besides),
-            known: HashSet::new(),
-            since,
-            is_partial: false,
-            refused,
-            record,
+        let mut look = Look::new(workdir, besides.into_iter().collect());
+        let seen = look.again(permission);
+        let mut said = Vec::new();
+        let is_newer = |found: &&Found| since.zip(found.born).is_some_and(|(since, born)| born >= since);
+        said.extend(alarm(seen.found.iter().filter(is_newer), workdir));
+        said.extend(seen.left_out.as_ref().map(|what| {
+            Notice::note(format!(
+                "not all of the workdir was looked through for what rules deny ({what}): there, scripts are held by nothing"
+            ))
+        }));
+        let guard = Guard {
+            look,
+            known: seen.found.iter().map(|found| found.node).collect(),
+            is_partial: seen.left_out.is_some(),
+            left_out: None,
         };
-        let seen = guard.look.again(permission);
-        guard.is_partial = seen.left_out.is_some();
-        let was_there = |found: &Found| match &before {
-            None => true,
-            Some(known) => known.inodes.contains(&found.node.1) || !guard.may_be_new(found),
-        };
-        let (there, came): (Vec<_>, Vec<_>) = seen.found.into_iter().partition(was_there);
-        guard.known = there.iter().map(|found| found.node).collect();
-        if before.is_none() {
-            guard.put_down(resumes).map_err(|error| format!("writing {}: {error}", guard.record.display()))?;
-        }
-        let mut closed = Closed { refused: guard.take_away(&came, workdir), ..Closed::default() };
-        for found in there {
+        let mut closed = Closed::default();
+        for found in seen.found {
             let to = if found.closing == Closing::Hidden { &mut closed.hide } else { &mut closed.protect };
             to.extend(behind(&found, workdir));
         }
-        closed.missing = seen.left_out.map(|what| {
-            format!("not all of the workdir was looked through for what rules deny ({what}): there, scripts are held by nothing")
-        });
-        Ok((guard, closed))
+        (guard, closed, said)
     }
 
-    /// Takes away what came to be where a rule denies it. Returns what to say, if anything did. Blocks.
-    pub fn check(&mut self, permission: &Permission) -> Option<String> {
+    /// What came to be where a rule denies it, and what could not be looked through. Blocks.
+    pub fn check(&mut self, permission: &Permission) -> Vec<Notice> {
         let seen = self.look.again(permission);
-        let came: Vec<Found> = seen
-            .found
-            .into_iter()
-            .filter(|found| !self.known.contains(&found.node) && self.may_be_new(found))
-            .collect();
-        let refused = self.take_away(&came, permission.places().real_workdir());
-        let left_out = seen.left_out.filter(|_| !self.is_partial).map(|what| {
-            format!("what came to be in the workdir was not all looked through for what rules deny ({what})")
-        });
-        let said: Vec<String> = refused.into_iter().chain(left_out).collect();
-        (!said.is_empty()).then(|| said.join("; "))
-    }
-
-    /// All commands have ended and the last check is done: what is made from now on is not theirs.
-    pub fn end(&self) -> io::Result<()> {
-        match std::fs::remove_file(&self.record) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        let came: Vec<Found> = seen.found.into_iter().filter(|found| self.known.insert(found.node)).collect();
+        // Of the first look, that it was not whole is told already.
+        let left_out = seen.left_out.filter(|what| !self.is_partial && self.left_out.as_ref() != Some(what));
+        let mut said = Vec::from_iter(alarm(came.iter(), permission.places().real_workdir()));
+        if let Some(what) = left_out {
+            said.push(Notice::note(format!(
+                "what came to be in the workdir was not all looked through for what rules deny ({what})"
+            )));
+            self.left_out = Some(what);
         }
-        match std::fs::remove_dir(&self.refused) {
-            // Something is kept in it.
-            Err(error) if error.kind() != io::ErrorKind::DirectoryNotEmpty => Err(error),
-            _ => Ok(()),
-        }
-    }
-
-    fn may_be_new(&self, found: &Found) -> bool {
-        match found.born {
-            Some(born) => born >= self.since,
-            None => !self.is_partial,
-        }
-    }
-
-    fn put_down(&self, resumes: u32) -> io::Result<()> {
-        let since = self.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let since_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-        let known = Known { since_ms, resumes, inodes: self.known.iter().map(|(_, inode)| *inode).collect() };
-        disk::create_dir(&self.refused)?;
-        disk::write_atomic(&self.record, &serde_json::to_vec(&known)?)
-    }
-
-    fn take_away(&mut self, came: &[Found], workdir: &Path) -> Option<String> {
-        let (mut taken, mut left) = (Vec::new(), Vec::new());
-        for Found { path, .. } in came {
-            let name = path.strip_prefix(workdir).unwrap_or(path).display().to_string();
-            match put_aside(path, &self.refused) {
-                Ok(()) => taken.push(name),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => {
-                    // The next look tries it again.
-                    path.parent().into_iter().for_each(|folder| self.look.forget(folder));
-                    left.push(format!("{name} ({error})"));
-                }
-            }
-        }
-        let mut said = Vec::new();
-        if !taken.is_empty() {
-            said.push(format!(
-                "a command made what a rule denies, and it was taken away to {}: {}",
-                self.refused.display(),
-                listed(&taken)
-            ));
-        }
-        if !left.is_empty() {
-            said.push(format!("a command made what a rule denies, and it could not be taken away: {}", listed(&left)));
-        }
-        (!said.is_empty()).then(|| said.join("; "))
+        said
     }
 }
 
-fn read(record: &Path) -> io::Result<Option<Known>> {
-    match disk::read_bounded(record, KNOWN_BYTES_MAX) {
-        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+fn alarm<'a>(came: impl Iterator<Item = &'a Found>, workdir: &Path) -> Option<Notice> {
+    let mut names: Vec<String> = came.map(|found| shown(&found.path, workdir)).collect();
+    if names.is_empty() {
+        return None;
     }
+    names.sort();
+    let text = format!(
+        "where a rule denies it, something came to be while commands ran: {}. Who made it cannot be told: if it was not \
+         you, look at it before anything acts on it, and remove it",
+        listed(&names)
+    );
+    Some(Notice { text, is_alarm: true })
+}
+
+/// A name may hold anything, and is for a line.
+fn shown(path: &Path, workdir: &Path) -> String {
+    let name = path.strip_prefix(workdir).unwrap_or(path).display().to_string();
+    name.chars().take(NAME_CHARS_MAX).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 fn listed(names: &[String]) -> String {
@@ -214,35 +155,6 @@ fn behind(found: &Found, workdir: &Path) -> Option<PathBuf> {
         return Some(found.path.clone());
     }
     found.path.canonicalize().ok().filter(|target| target.starts_with(workdir) && target != workdir)
-}
-
-/// Moves what is there, whatever it is, out of the workdir; where that is on another file system, to a harmless name beside
-/// it. No link is followed: a swap leads to nothing that is not the job's.
-fn put_aside(path: &Path, refused: &Path) -> io::Result<()> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::Error::other("it has no name"));
-    };
-    let folder = match open_folder(parent) {
-        Err(OpenError::Missing) => return Err(io::ErrorKind::NotFound.into()),
-        opened => opened.map_err(io::Error::other)?,
-    };
-    let away = open_folder(refused).map_err(io::Error::other)?;
-    // Dots would hide it from who looks for it, and may be what a rule is about.
-    let plain = name.to_string_lossy().trim_start_matches('.').to_owned();
-    for number in 1..=SAME_NAMES_MAX {
-        let free =
-            |to: &str, at: rustix::fd::BorrowedFd<'_>| renameat_with(&folder, name, at, to, RenameFlags::NOREPLACE);
-        let moved = match free(&format!("{number}-{plain}"), away.as_fd()) {
-            Err(Errno::XDEV) => free(&format!("refused-by-ukai-{number}-{plain}"), folder.as_fd()),
-            moved => moved,
-        };
-        match moved {
-            Err(Errno::EXIST) => {}
-            Err(errno) => return Err(errno.into()),
-            Ok(()) => return Ok(()),
-        }
-    }
-    Err(io::Error::other(format!("{} holds {SAME_NAMES_MAX} of that name already", refused.display())))
 }
 
 #[cfg(test)]
