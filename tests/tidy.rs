@@ -97,7 +97,10 @@ fn what_is_told_to_be_typed_is_built_in_one_place() {
 }
 
 /// The files marked ◦ in `docs/architecture.md`.
-const PURE: [&str; 129] = [
+const PURE: [&str; 135] = [
+    "supervisor/src/worktree/branch.rs",
+    "supervisor/src/worktree/place.rs",
+    "supervisor/src/worktree/quiet.rs",
     "notifier/src/alert.rs",
     "notifier/src/message.rs",
     "protocol/src/event.rs",
@@ -130,7 +133,6 @@ const PURE: [&str; 129] = [
     "supervisor/src/cli/demo/storm/verdict.rs",
     "supervisor/src/cli/policy/cases.rs",
     "supervisor/src/cli/follow/next.rs",
-    "supervisor/src/cli/job/tools.rs",
     "supervisor/src/cli/tally.rs",
     "supervisor/src/each/csv.rs",
     "supervisor/src/each/fill.rs",
@@ -211,10 +213,13 @@ const PURE: [&str; 129] = [
     "worker/src/permission/operand/table.rs",
     "worker/src/permission/options.rs",
     "worker/src/permission/rule.rs",
+    "worker/src/permission/rule/command.rs",
     "worker/src/permission/shell.rs",
     "worker/src/permission/shell/agree.rs",
+    "worker/src/permission/shell/builtin.rs",
     "worker/src/permission/shell/environment.rs",
     "worker/src/permission/shell/flow.rs",
+    "worker/src/permission/shell/flow/ways.rs",
     "worker/src/permission/shell/git.rs",
     "worker/src/permission/shell/parse.rs",
     "worker/src/permission/shell/parse/compound.rs",
@@ -223,6 +228,7 @@ const PURE: [&str; 129] = [
     "worker/src/permission/shell/parse/quote.rs",
     "worker/src/permission/shell/parse/simple.rs",
     "worker/src/permission/shell/parse/test.rs",
+    "worker/src/permission/shell/value.rs",
     "worker/src/permission/shell/word.rs",
     "worker/src/permission/shell/wrapper.rs",
     "worker/src/permission/shell/wrapper/row.rs",

@@ -211,6 +211,7 @@ impl fmt::Display for What {
                 write!(f, "{job} ({name}) waits for you: {tool} {argument}; {deny} forbids it")
             }
             What::LimitNear { job, name, limit, used, max, .. } => {
+                let (used, max) = (limit.amount(*used), limit.amount(*max));
                 write!(f, "{job} ({name}) has used {used} of {max} ({limit})")
             }
             What::BreakerOpened { account, why, until: Some(until) } => {

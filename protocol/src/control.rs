@@ -109,8 +109,8 @@ pub struct Answered {
     pub call: String,
     pub tool: String,
     pub verdict: Verdict,
-    /// The rule that was kept, and in which file.
-    pub kept: Option<(String, std::path::PathBuf)>,
+    /// The rules that were kept, and in which file.
+    pub kept: Option<(Vec<String>, std::path::PathBuf)>,
 }
 
 /// A job to be queued.
@@ -179,6 +179,8 @@ pub enum Response {
         /// What was queued, in the order sent.
         ids: Vec<JobId>,
         batch: Option<Joined>,
+        /// What a person should know of them that only the server does.
+        notes: Vec<String>,
     },
     Jobs {
         /// In the order of submission.
@@ -393,6 +395,9 @@ pub struct DeniedCall {
     pub tool: String,
     pub input: crate::json::Json,
     pub source: crate::policy::Source,
+    /// Rules with which it would have been allowed.
+    #[serde(default)]
+    pub missing: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

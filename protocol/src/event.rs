@@ -108,6 +108,9 @@ pub enum Event {
         rule: Option<String>,
         /// For the person.
         why: String,
+        /// Rules with which it would be allowed.
+        #[serde(default)]
+        missing: Vec<String>,
         /// Milliseconds since 1970: no answer until then is a no.
         deadline_ms: u64,
     },
@@ -116,9 +119,9 @@ pub enum Event {
         call: String,
         tool: String,
         judgement: Judgement,
-        /// A rule that holds for the rest of this job: its like is not asked again.
+        /// Rules that hold for the rest of this job: its like is not asked again.
         #[serde(default)]
-        granted: Option<String>,
+        granted: Vec<String>,
     },
     /// One of the owner's scripts was run, and what came of it.
     HookRan {

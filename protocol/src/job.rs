@@ -117,6 +117,20 @@ pub enum Limit {
     MaxVisits,
 }
 
+impl Limit {
+    /// So much of it as a person reads it: seconds and USD with their unit, and no more decimals than tell something.
+    #[must_use]
+    pub fn amount(self, amount: f64) -> String {
+        let (unit, parts) = match self {
+            Limit::RunTime | Limit::MaxWall => (" s", 1e3),
+            // A short call costs no more than a millionth.
+            Limit::Cost => (" USD", 1e6),
+            Limit::Steps | Limit::ToolCalls | Limit::Tokens | Limit::MaxVisits => ("", 1.0),
+        };
+        format!("{}{unit}", (amount * parts).round() / parts)
+    }
+}
+
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -386,6 +400,19 @@ mod tests {
         }
         for text in ["", "limit()", "io()", "io(x)", "Limit(steps)"] {
             assert!(CauseKind::try_from(text.to_owned()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_amount_has_its_unit_and_no_more_decimals_than_tell_something() {
+        for (limit, amount, text) in [
+            (Limit::RunTime, 2.401_247_407, "2.401 s"),
+            (Limit::MaxWall, 86_400.0, "86400 s"),
+            (Limit::Cost, 0.000_012_34, "0.000012 USD"),
+            (Limit::Steps, 20.0, "20"),
+            (Limit::Tokens, 400_000.0, "400000"),
+        ] {
+            assert_eq!(limit.amount(amount), text);
         }
     }
 

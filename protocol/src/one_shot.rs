@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::json::Json;
-use crate::policy::{Network, Policy, RuleList};
+use crate::policy::{Policy, RuleList, Sandbox};
 
 /// A policy, what narrows it and a file of cases have at most 1 MiB each, and escapes may make them longer.
 pub const REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -93,10 +93,12 @@ impl Decision {
     }
 }
 
-/// `ukai-worker sandbox`: what would confine commands here, with this network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// `ukai-worker sandbox`: what would confine commands here, with this policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxRequest {
-    pub network: Network,
+    pub sandbox: Sandbox,
+    /// Where a job would work.
+    pub workdir: PathBuf,
 }
 
 /// What this machine has. `Err` carries the reason.
@@ -115,4 +117,6 @@ pub struct SandboxAnswer {
     pub bash: Option<PathBuf>,
     /// Where one is looked for.
     pub bash_places: Vec<PathBuf>,
+    /// Folders of PATH whose programs commands may not run, in their order.
+    pub hidden_programs: Vec<PathBuf>,
 }

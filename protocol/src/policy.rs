@@ -171,17 +171,20 @@ pub struct Judgement {
     pub verdict: Verdict,
     pub source: Source,
     pub why: String,
+    /// Where nobody could be asked: rules with which it would be allowed.
+    #[serde(default)]
+    pub missing: Vec<String>,
 }
 
 impl Judgement {
     #[must_use]
     pub fn allow(source: Source) -> Self {
-        Judgement { verdict: Verdict::Allow, source, why: String::new() }
+        Judgement { verdict: Verdict::Allow, source, why: String::new(), missing: Vec::new() }
     }
 
     #[must_use]
     pub fn deny(source: Source, why: impl Into<String>) -> Self {
-        Judgement { verdict: Verdict::Deny, source, why: why.into() }
+        Judgement { verdict: Verdict::Deny, source, why: why.into(), missing: Vec::new() }
     }
 }
 

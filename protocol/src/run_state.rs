@@ -209,13 +209,14 @@ impl Progress {
                 self.text.clone_from(text);
             }
             Event::Judged { tool, input, judgement, .. } => self.judged(tool, input, judgement),
-            Event::AskOpened { call, tool, input, rule, why, deadline_ms, .. } => {
+            Event::AskOpened { call, tool, input, rule, why, missing, deadline_ms, .. } => {
                 self.asks.push(OpenAsk {
                     call: call.clone(),
                     tool: tool.clone(),
                     input: input.clone(),
                     rule: rule.clone(),
                     why: why.clone(),
+                    missing: missing.clone(),
                     deadline_ms: *deadline_ms,
                 });
                 self.status = JobStatus::Waiting;
@@ -288,8 +289,8 @@ impl Progress {
         }
         self.denied_count += 1;
         if self.denied.len() < DENIED_KEPT_MAX {
-            let source = judgement.source.clone();
-            self.denied.push(DeniedCall { tool: tool.to_owned(), input: input.clone(), source });
+            let (source, missing) = (judgement.source.clone(), judgement.missing.clone());
+            self.denied.push(DeniedCall { tool: tool.to_owned(), input: input.clone(), source, missing });
         }
     }
 
@@ -334,6 +335,8 @@ pub struct OpenAsk {
     pub input: Json,
     pub rule: Option<String>,
     pub why: String,
+    #[serde(default)]
+    pub missing: Vec<String>,
     /// Milliseconds since 1970, as it was when it was asked.
     pub deadline_ms: u64,
 }
@@ -453,7 +456,7 @@ impl RunState {
                 if let Some(Stage::Put { input, read_only }) = self.open_call(call).map(|open| open.stage.clone()) {
                     self.judged(call, tool, &input, read_only, judgement);
                 }
-                if let Some(rule) = granted.clone().filter(|rule| !self.granted.contains(rule)) {
+                for rule in granted.iter().filter(|rule| !self.granted.contains(rule)).cloned().collect::<Vec<_>>() {
                     self.granted.truncate(GRANTED_MAX - 1);
                     self.granted.insert(0, rule);
                 }

@@ -91,7 +91,7 @@ pub enum ToWorker {
         call: String,
         tool: String,
         judgement: Judgement,
-        granted: Option<String>,
+        granted: Vec<String>,
     },
     /// After a reconnect: these are still put to a person. What else the worker waits for was answered meanwhile, and it
     /// exits; a later attempt reads the answer from the fold.

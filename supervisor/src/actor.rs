@@ -19,6 +19,7 @@ mod routes;
 pub mod server_log;
 mod submit;
 mod takeover;
+mod worktree;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -215,13 +216,17 @@ pub enum Msg {
         result: io::Result<()>,
     },
 
-    /// The rule of a yes for ever is in the user's file, or could not be put there.
-    RuleKept {
+    /// The rules of a yes for ever are in the user's file, or could not be put there.
+    RulesKept {
         ask: Ask,
-        rule: String,
+        rules: Vec<String>,
         kept: Result<PathBuf, String>,
         answer: Answer<Answered>,
     },
+
+    /// Those whose end an earlier supervisor did not settle.
+    WorktreesLeft(Vec<JobId>),
+    WorktreeClosed(JobId),
 
     // From workers and their job actors.
     Hello {
@@ -304,6 +309,7 @@ pub struct State {
     resets: Vec<providers::Resetting>,
     server_log: server_log::Writing,
     approval: Approval,
+    closing: worktree::Closing,
     /// Who backs off, in the order in which they are due. One that has meanwhile been cancelled or paused is passed over.
     backoffs: BTreeSet<(Instant, JobId)>,
     draining: bool,
@@ -350,6 +356,7 @@ impl Actor for Supervisor {
                 resets: Vec::new(),
                 server_log: server_log::Writing::new(server_log),
                 approval: Approval::default(),
+                closing: worktree::Closing::default(),
                 backoffs: BTreeSet::new(),
                 draining: false,
                 drains: Vec::new(),
@@ -367,6 +374,7 @@ impl Actor for Supervisor {
 
     async fn post_start(&self, _: ActorRef<Msg>, state: &mut State) -> Result<(), ActorProcessingErr> {
         state.tell_done_batches();
+        state.look_for_worktrees();
         state.settle(Instant::now());
         Ok(())
     }
@@ -411,11 +419,13 @@ impl Actor for Supervisor {
             Msg::RoutesSaved { revision, result } => state.routes_saved(revision, result),
             Msg::Probed { lease, result } => state.probed(lease, result, now),
             Msg::BatchSaved { occasion, result } => state.batch_saved(occasion, result),
+            Msg::WorktreesLeft(left) => state.worktrees_left(left),
+            Msg::WorktreeClosed(id) => state.worktree_closed(&id),
             Msg::Hello { hello, incoming } => state.hello(hello, incoming),
             Msg::Lease { job, attempt, word } => state.lease(&job, attempt, word, now),
             Msg::Settle { job, attempt, call, judgement } => state.settle_ask(&job, attempt, call, judgement),
             Msg::Decide { what, decision, answer } => state.decide(&what, decision, answer),
-            Msg::RuleKept { ask, rule, kept, answer } => state.rule_kept(ask, rule, kept, answer, now),
+            Msg::RulesKept { ask, rules, kept, answer } => state.rules_kept(ask, rules, kept, answer, now),
             Msg::LinkLost { job, attempt } => state.link_lost(&job, attempt, now),
             Msg::Over(over) => state.over(*over, now),
             Msg::JobActorEnded { actor, why } => state.job_actor_ended(actor, &why),

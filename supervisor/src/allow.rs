@@ -24,10 +24,14 @@ pub fn flag(denied: &DeniedCall, workdir: Option<&Path>) -> Option<String> {
     if denied.source != Source::NoOneToAsk || !matches!(split_rule(tool), Ok((_, None))) {
         return None;
     }
+    if !denied.missing.is_empty() {
+        let flags: Vec<_> = denied.missing.iter().map(|rule| format!("--allow {}", word_of(rule))).collect();
+        return Some(flags.join(" "));
+    }
     let text = |key: &str| denied.input.0.get(key).and_then(|value| value.as_str());
     let spec = match tool {
         "Read" | "Edit" | "Write" => text("file_path").and_then(|path| place(path, workdir)),
-        "Bash" => text("command").filter(|command| is_plain(command) && is_simple(command)).map(str::to_owned),
+        "Bash" => text("command").filter(|command| is_plain(command)).map(str::to_owned),
         _ => None,
     };
     // A rule on Edit governs both.
@@ -86,14 +90,12 @@ fn is_plain_name(name: &str) -> bool {
     name.chars().all(|c| c.is_alphanumeric() || " ._-+@,=".contains(c))
 }
 
-/// One command, and nothing that the shell would make another of.
-fn is_simple(command: &str) -> bool {
-    command.chars().all(|c| c.is_alphanumeric() || " ._-+@,=/:%^".contains(c))
-}
-
+/// One command of plain words, and nothing that the shell would make another of: a rule is held against words, and never
+/// against a line of shell or the variables before a command.
 fn is_plain(command: &str) -> bool {
-    let is_glob = |c: char| c.is_control() || matches!(c, '*' | '?' | '\\');
-    !command.trim().is_empty() && command.chars().count() <= COMMAND_CHARS_MAX && !command.chars().any(is_glob)
+    let is_word = |c: char| c.is_alphanumeric() || " ._-+@,=/:%^".contains(c);
+    let sets = command.split(' ').find(|word| !word.is_empty()).is_none_or(|word| word.contains('='));
+    !sets && command.chars().count() <= COMMAND_CHARS_MAX && command.chars().all(is_word)
 }
 
 #[cfg(test)]
@@ -133,7 +135,11 @@ mod tests {
             ("Edit", "file_path", "/elsewhere/notes.txt", Some("--allow Edit")),
             ("Edit", "file_path", "a[b]/c", Some("--allow Edit")),
             ("Bash", "command", "cargo test -q", Some("--allow 'Bash(cargo test -q)'")),
-            ("Bash", "command", "echo 'it'", Some(r"--allow 'Bash(echo '\''it'\'')'")),
+            ("Bash", "command", "echo 'it'", Some("--allow Bash")),
+            ("Bash", "command", "cargo test | tail", Some("--allow Bash")),
+            ("Bash", "command", "cd x && make", Some("--allow Bash")),
+            ("Bash", "command", "CI=1 make", Some("--allow Bash")),
+            ("Bash", "command", " ", Some("--allow Bash")),
             ("Bash", "command", "ls *", Some("--allow Bash")),
             ("Bash", "command", "a\nb", Some("--allow Bash")),
             ("mcp__files__put", "file_path", "a", Some("--allow mcp__files__put")),
@@ -141,7 +147,7 @@ mod tests {
         ] {
             let json = serde_json::json!({ key: value }).to_string();
             let input = serde_json::from_str(&json).expect("an object");
-            let denied = DeniedCall { tool: tool.to_owned(), input, source: Source::NoOneToAsk };
+            let denied = DeniedCall { tool: tool.to_owned(), input, source: Source::NoOneToAsk, missing: Vec::new() };
             assert_eq!(flag(&denied, Some(Path::new("/work"))).as_deref(), expected, "{tool} {value}");
             let by_ukai = DeniedCall { source: Source::Default, ..denied };
             assert_eq!(flag(&by_ukai, None), None, "no rule opens what ukai itself refuses");

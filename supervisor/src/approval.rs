@@ -155,6 +155,7 @@ mod tests {
             input: ukai_protocol::json::Json::default(),
             rule: None,
             why: String::new(),
+            missing: Vec::new(),
             deadline_ms,
         }
     }

@@ -51,7 +51,7 @@ pub async fn serve(doors: &Doors, mut reader: Reader, mut writer: Writer) -> Res
                 Ok(()) => {
                     let jobs = std::mem::take(&mut parts).jobs;
                     let submitted = doors.ask(|answer| Msg::Submit { jobs, batch, answer }).await;
-                    submitted.map(|Submitted { ids, batch }| Response::Submitted { ids, batch })
+                    submitted.map(|Submitted { ids, batch, notes }| Response::Submitted { ids, batch, notes })
                 }
                 Err(refusal) => Err(refusal),
             },

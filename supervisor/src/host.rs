@@ -38,6 +38,7 @@ use crate::store::routes::{self, Found};
 use crate::store::server_log::{self, ServerLog};
 use crate::store::told::{self, Told};
 use crate::store::{self, Appended, Lock, Recovered, Reply, StateDir, StoreError, StoreMessage};
+use crate::worktree::Worktrees;
 
 /// Between two looks for orphans that came to us while nothing else made us look.
 const REAP_EVERY: Duration = Duration::from_secs(5);
@@ -127,12 +128,15 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
         })
     };
     let notifier = Notifier::start(setup(&settings, &state, owed, lost)).await?;
+    let worktrees = Worktrees::new(state.clone(), family);
     let (store, _) = store::start(state, published, None).await?;
     let secrets = Arc::new(settings.fingerprints());
     let keys = settings.providers.iter().filter_map(|provider| provider.key.clone());
     let commands_env = Arc::new(CommandsEnv::new(keys.chain(settings.notify.discord.clone()).collect()));
     let (settings, publisher_of) = (Arc::new(settings), publisher.clone());
-    let pool = Pool { settings, store: store.clone(), publisher: publisher_of, family, start, secrets, commands_env };
+    let store_of = store.clone();
+    let pool =
+        Pool { settings, store: store_of, publisher: publisher_of, family, start, secrets, commands_env, worktrees };
     let notifier_of = notifier.clone();
     let arguments =
         Arguments { pool, notifier: notifier_of, recovered, batches, routes, told, capabilities, server_log, address };

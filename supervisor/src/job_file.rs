@@ -1,7 +1,7 @@
 //! A job as written in a file (spec §2): TOML, YAML or JSON, the same keys in each.
 //!
 //! A key whose feature is not in this version is an error that says so. Ignoring it would run another job than the one
-//! that was asked for: without its check, outside its worktree, before what it waits for.
+//! that was asked for: without its check, before what it waits for.
 
 #![deny(clippy::disallowed_methods)]
 
@@ -43,6 +43,7 @@ pub struct JobFile {
     pub context: Option<ContextStrategy>,
     pub window: Option<u64>,
     pub priority: Option<u8>,
+    pub worktree: Option<bool>,
     pub limits: LimitSet,
 }
 
@@ -62,12 +63,12 @@ struct Keys {
     context: Option<String>,
     window: Option<u64>,
     priority: Option<u8>,
+    worktree: Option<bool>,
     #[serde(default)]
     limits: LimitSet,
     // Of later versions.
     #[serde(default)]
     after: Vec<String>,
-    worktree: Option<bool>,
     hooks: Option<IgnoredAny>,
     result_schema: Option<IgnoredAny>,
     graph: Option<IgnoredAny>,
@@ -96,7 +97,6 @@ pub fn parse(text: &str, file: &Path, format: Format, written: Written) -> Resul
     let source = Source { file, text, format };
     let keys: Keys = source.read()?;
     let later = [
-        ("worktree", keys.worktree == Some(true)),
         ("after", !keys.after.is_empty()),
         ("hooks", keys.hooks.is_some()),
         ("result_schema", keys.result_schema.is_some()),
@@ -138,6 +138,7 @@ pub fn parse(text: &str, file: &Path, format: Format, written: Written) -> Resul
         context,
         window: keys.window,
         priority: keys.priority,
+        worktree: keys.worktree,
         limits: keys.limits,
     })
 }
@@ -254,7 +255,7 @@ mod tests {
             ("a.toml", "mode = \"graph\"\n", &["`mode`", "not in this version"]),
             ("a.toml", "context = \"fold_notes\"\n", &["`context`", "fold_notes is not in this version"]),
             ("a.toml", "context = \"x\"\n", &["`context`", "no context strategy `x`"]),
-            ("a.toml", "\nworktree = true\n", &["line 2", "`worktree`", "not in this version"]),
+            ("a.toml", "\nworktree = 1\n", &["line 2", "expected a boolean"]),
             ("a.toml", "after = [\"b\"]\n", &["`after`", "not in this version"]),
             ("a.toml", "\nenv = [\"CI\", \"A-B=1\"]\n", &["line 2", "`env`", "entry 2 is neither", "a NAME is"]),
             ("a.yaml", "env: [A, A=1]\n", &["line 1", "`env`", "A stands in it twice"]),

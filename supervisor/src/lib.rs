@@ -32,6 +32,7 @@ pub mod pool;
 pub mod probe;
 pub mod store;
 mod table;
+pub mod worktree;
 
 // Who is let in, and what they are told.
 pub mod control;

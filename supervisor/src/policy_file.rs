@@ -5,7 +5,7 @@
 
 pub mod keep;
 pub mod origin;
-mod sandbox;
+pub mod sandbox;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub const RULES_MAX: usize = 1_000;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    version: u32,
+    version: Option<u32>,
     #[serde(default)]
     provider_priority: Vec<String>,
     ask_timeout: Option<Millis>,
@@ -72,10 +72,21 @@ pub struct Traced {
 /// Reads a policy; `/x` in its rules starts at `base`.
 pub fn parse(text: &str, file: &Path, base: &Path) -> Result<Traced, Fault> {
     let source = Source { file, text, format: Format::Yaml };
+    if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
+        let next = format!("write `version: {VERSION}` and rules, or remove the file: then the shipped one holds");
+        return Err(source.at_key("version", "there is nothing in it", next));
+    }
     let read: File = source.read()?;
-    if read.version != VERSION {
-        let why = format!("{} is not known here, {VERSION} is", read.version);
-        return Err(source.at_key("version", why, "use the ukai that wrote it, or write version: 1"));
+    match read.version {
+        Some(VERSION) => {}
+        Some(other) => {
+            let why = format!("{other} is not known here, {VERSION} is");
+            return Err(source.at_key("version", why, "use the ukai that wrote it, or write version: 1"));
+        }
+        None => {
+            let next = format!("write `version: {VERSION}` on its first line");
+            return Err(source.at_key("version", "it is missing", next));
+        }
     }
     let count = read.rules.allow.len() + read.rules.ask.len() + read.rules.deny.len();
     if count > RULES_MAX {
@@ -91,6 +102,7 @@ pub fn parse(text: &str, file: &Path, base: &Path) -> Result<Traced, Fault> {
     };
     let ((allow, allowed_by), (ask, asked_by)) = (rules(read.rules.allow), rules(read.rules.ask));
     let (deny, denied_by) = rules(read.rules.deny);
+    let sandbox = read.sandbox.at(base).map_err(|(why, next)| source.at_key("sandbox", why, next))?;
     let policy = Policy {
         allow,
         ask,
@@ -98,7 +110,7 @@ pub fn parse(text: &str, file: &Path, base: &Path) -> Result<Traced, Fault> {
         provider_priority: read.provider_priority,
         disabled_tools: Vec::new(),
         ask_timeout_ms: read.ask_timeout.map_or(ASK_TIMEOUT_MS, |time| time.0),
-        sandbox: read.sandbox.at(base),
+        sandbox,
         broken: None,
     };
     let origins = Origins { allow: allowed_by, ask: asked_by, deny: denied_by };

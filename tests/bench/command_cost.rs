@@ -35,6 +35,7 @@ pub fn main(repeats: usize) -> ExitCode {
     let shells = Shells::new(
         host,
         About {
+            calls_before: 0,
             job: JobId::from_random([7; 5]),
             spec: lab::spec(&home.work(), Job::Bash),
             resumes: 0,

@@ -5,6 +5,7 @@
 mod ack;
 mod aimock;
 mod ask;
+mod background;
 mod bad_input;
 mod batch;
 mod breaker;
@@ -36,4 +37,5 @@ mod server;
 mod storm;
 mod waits;
 mod wires;
+mod worktree;
 mod write;

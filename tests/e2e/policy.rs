@@ -95,6 +95,7 @@ fn what_is_no_call_is_wrong_usage() {
         (&["Bash", r#"{"command":"ls","cwd":"/"}"#], &["cwd", "command"]),
         (&["--workdir", "nowhere", "Bash", r#"{"command":"ls"}"#], &["nowhere"]),
         (&["--deny", "Read((", "Bash", r#"{"command":"ls"}"#], &["--deny"]),
+        (&["--allow", "Edit(../x)", "Bash", r#"{"command":"ls"}"#], &["--allow 'Edit(../x)'", "`..`"]),
     ] {
         let output = home.ukai(&[&["policy", "check"], args].concat());
         let (code, stderr) = code_and_stderr(&output);
@@ -201,11 +202,83 @@ fn a_policy_is_tested_rule_by_rule_and_case_by_case() {
 
 /// Of what `ukai doctor` says of the sandbox: whether it is as it should be, and the words.
 fn of_sandbox(home: &Home, key: &str) -> Option<(bool, String)> {
+    let (code, found) = of_doctor(home, "sandbox", key);
+    assert_eq!(code, 0, "{found:?}");
+    found
+}
+
+fn of_doctor(home: &Home, topic: &str, key: &str) -> (i32, Option<(bool, String)>) {
     let (code, report) = home.ukai_json(&["doctor", "--output", "json"]);
-    assert_eq!(code, 0, "{report}");
     let facts = report["facts"].as_array().expect("facts");
-    let fact = facts.iter().find(|fact| fact["topic"] == "sandbox" && fact["key"] == key)?;
-    Some((fact["ok"].as_bool()?, fact["value"].as_str()?.to_owned()))
+    let found = facts.iter().find(|fact| fact["topic"] == topic && fact["key"] == key);
+    (code, found.and_then(|fact| Some((fact["ok"].as_bool()?, fact["value"].as_str()?.to_owned()))))
+}
+
+#[test]
+fn doctor_sees_a_policy_that_does_not_load() {
+    let home = Home::new();
+    let users = |text: &str| {
+        std::fs::write(home.path().join("config/ukai/tool_policy.yaml"), text).expect("the user's policy");
+        of_doctor(&home, "policy", "rules")
+    };
+    let (code, found) = users("version: 1\nrules: {allow: [Read]}\n");
+    assert_eq!((code, found), (0, Some((true, "1 allow, 0 ask, 0 deny".to_owned()))));
+    for (text, parts) in [
+        ("version: 1\nrules:\n  allow: [Read, Bahs]\n", &["tool_policy.yaml, line 3", "`Bahs`", "`Bash`"][..]),
+        ("version: 1\nrules:\n  allow:\n    - {rule: \"Read(a)\", match: [b]}\n", &["line 4", "example `b`"]),
+        ("version: 1\nsandbox: {write: [/etc]}\n", &["line 2", "`/etc`"]),
+        ("", &["nothing in it"]),
+    ] {
+        let (code, found) = users(text);
+        let (ok, value) = found.expect("a fact");
+        assert!(code == 2 && !ok && value.contains("every tool call is denied"), "{code} {value}");
+        assert!(parts.iter().all(|part| value.contains(part)), "{parts:?}: {value}");
+    }
+}
+
+#[test]
+fn what_a_sandbox_opens_is_told_and_what_is_not_there() {
+    let home = Home::new();
+    let users = "version: 1\nsandbox: {network: loopback, read: [~/nope, data]}\n";
+    std::fs::write(home.path().join("config/ukai/tool_policy.yaml"), users).expect("the user's policy");
+    let (code, opened) = of_doctor(&home, "sandbox", "policy");
+    let (ok, opened) = opened.expect("a fact");
+    assert!(code == 0 && ok && opened.starts_with("on, network loopback, read /"), "{opened}");
+    assert!(opened.ends_with("/config/ukai/data"), "from the folder of the policy: {opened}");
+    let (_, missing) = of_doctor(&home, "sandbox", "missing");
+    assert!(missing.is_some_and(|(ok, value)| !ok && value.contains("/nope: No such file")));
+    let said = String::from_utf8_lossy(&home.ukai(&["policy"]).stderr).into_owned();
+    assert!(said.contains("/nope: No such file") && said.contains("/data: No such file"), "{said}");
+}
+
+#[test]
+fn a_flag_that_is_no_rule_is_told_before_anything_is_queued() {
+    let (home, script) = Home::with_script("[[rule]]\nreply.text = \"hm\"\n");
+    for (args, parts) in [
+        (&["--allow", "Edit(../x)"][..], &["--allow 'Edit(../x)'", "`..`"][..]),
+        (&["--deny", "Read(x/../y)"], &["--deny 'Read(x/../y)'", "`..`"]),
+        (&["--ask", "Bash()"], &["--ask 'Bash()'", "empty brackets"]),
+        (&["--allow", "Bsh"], &["--allow 'Bsh'", "did you mean `Bash`?"]),
+        (&["--allow", "Read", "--deny", "Bash(cd x && make)"], &["--deny 'Bash(cd x && make)'", "a rule for each"]),
+    ] {
+        let output = home.ukai(&[&["run", "x"], args].concat());
+        let (code, stderr) = code_and_stderr(&output);
+        assert_eq!(code, 2, "{args:?}: {stderr}");
+        assert!(parts.iter().all(|part| stderr.contains(part)), "{parts:?}: {stderr}");
+    }
+    assert!(home.runs().is_empty() && script.arrivals().is_empty());
+}
+
+#[test]
+fn what_a_job_will_lack_is_told_as_it_is_submitted() {
+    let call = "[[rule]]\nwhen.step = 1\nreply.calls = [{ tool = \"Glob\", args = { pattern = \"*\" } }]\n";
+    let (home, _script) = Home::with_script(&format!("{call}[[rule]]\nreply.text = \"hm\"\n"));
+    home.file("job.toml", "prompt = \"go\"\nenv = [\"TOK_THAT_IS_NOT_SET\", \"A=1\"]\n");
+    home.file("policy.yaml", "version: 1\nrules: {allow: [Glob, Bahs]}\n");
+    let (code, stderr) = code_and_stderr(&home.ukai(&["run", "--file", "job.toml", "--policy", "policy.yaml"]));
+    assert_eq!(code, 7, "it needs a person: {stderr}");
+    assert_eq!(stderr.matches("TOK_THAT_IS_NOT_SET is not passed on").count(), 1, "{stderr}");
+    assert!(stderr.contains("every tool call is denied") && stderr.contains("did you mean `Bash`?"), "{stderr}");
 }
 
 #[test]

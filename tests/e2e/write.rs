@@ -39,6 +39,9 @@ fn a_job_changes_what_it_may() {
     let changed = |path: &str, change: &str| serde_json::json!({"path": work.join(path), "change": change});
     let files = serde_json::json!([changed("notes.txt", "modified"), changed("new/list.txt", "created")]);
     assert_eq!(result["files_changed"], files);
+    let shown = String::from_utf8(home.ukai(&["show", "edit"]).stdout).expect("text");
+    let said = |change: &str, path: &str| shown.lines().any(|line| line.split_whitespace().eq([change, path]));
+    assert!(said("modified", "notes.txt") && said("created", "new/list.txt"), "{shown}");
     assert_eq!(result["denied"].as_array().map(Vec::len), Some(2), "{result}");
 
     let id = result["job_id"].as_str().expect("an id");

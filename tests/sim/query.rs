@@ -18,6 +18,7 @@ use ukai_protocol::message::{Args, Call, Message, Stop, Usage};
 use ukai_protocol::policy::{Consent, Judgement, Policy, RuleList, Source};
 use ukai_protocol::run_state::RunState;
 use ukai_worker::context;
+use ukai_worker::permission::Question;
 use ukai_worker::provider::Answered;
 use ukai_worker::provider::classify::Failure;
 use ukai_worker::provider::wire::{Reply, Reported};
@@ -200,7 +201,7 @@ impl World {
             even if even % 2 == 0 => Judgement::allow(Source::User(Consent::Once)),
             _ => Judgement::deny(Source::UserReject { text: "no".to_owned() }, "a person said no: no"),
         };
-        Some(Event::AskAnswered { call, tool, judgement, granted: None })
+        Some(Event::AskAnswered { call, tool, judgement, granted: Vec::new() })
     }
 
     fn life(&mut self, kill_at: &mut impl FnMut(&mut StdRng, usize) -> bool) -> End {
@@ -336,8 +337,8 @@ impl World {
                 };
                 let asked = machine.state().open_call(&call).is_some_and(|open| open.call.tool == "Ask");
                 if asked {
-                    let (input, why) = (Json::default(), "no rule".to_owned());
-                    let ruling = Ruling::Ask { input, read_only: false, rule: None, why, deadline_ms: 0 };
+                    let (input, question) = (Json::default(), Question::unlisted("no rule"));
+                    let ruling = Ruling::Ask { input, read_only: false, question, deadline_ms: 0 };
                     machine.handle_ruling(&call, ruling, self.now);
                     return;
                 }

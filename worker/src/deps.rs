@@ -81,10 +81,11 @@ impl Judge {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
     }
 
-    fn grant(&self, rule: &str) {
+    fn grant(&self, rules: &[String]) {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.0.iter().all(|known| known != rule) {
-            now.0.push(rule.to_owned());
+        let new: Vec<_> = rules.iter().filter(|rule| !now.0.contains(rule)).cloned().collect();
+        if !new.is_empty() {
+            now.0.extend(new);
             now.1 = bind(&self.spec, &self.home, &self.outputs, &self.private, &now.0);
         }
     }
@@ -120,6 +121,7 @@ impl Deps {
             outputs: welcome.outputs.clone(),
             env: welcome.env.clone(),
             grace: Duration::from_millis(welcome.term_grace_ms),
+            calls_before: state.progress.used.tool_calls,
         };
         let mask = Arc::new(Mask::new(welcome.secrets.clone()));
         Ok(Deps {
@@ -142,8 +144,8 @@ impl Deps {
     }
 
     /// A person allows this, and its like, for the rest of the job.
-    pub fn grant(&self, rule: &str) {
-        self.judge.grant(rule);
+    pub fn grant(&self, rules: &[String]) {
+        self.judge.grant(rules);
     }
 
     /// `window`: what the model that is to read the result holds, in tokens.

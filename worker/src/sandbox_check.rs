@@ -4,14 +4,15 @@
 //! one by one in this process, which gives itself up for it. So what is said is what a job will meet.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ukai_protocol::one_shot::{SandboxAnswer, SandboxRequest};
+use ukai_protocol::policy::Sandbox;
 
 use crate::host::{self, Begun, Host};
 use crate::sandbox::{self, Confine, Held, LANDLOCK_ABI_MIN, Reach};
-use crate::tool::shells;
+use crate::tool::shells::{self, environment};
 use crate::{EX_USAGE, USAGE, fail, one_shot};
 
 /// Nobody waits for the answer any more, or it cannot be given.
@@ -28,8 +29,9 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-fn answer(SandboxRequest { network }: SandboxRequest, host: &Host) -> SandboxAnswer {
-    let confine = Confine { network, ..Confine::default() };
+fn answer(SandboxRequest { sandbox, workdir }: SandboxRequest, host: &Host) -> SandboxAnswer {
+    let confine = Confine { network: sandbox.network, ..Confine::default() };
+    let hidden_programs = hidden_programs(&sandbox, &workdir);
     let entered = host.enter(|| Some(confine.clone()));
     host.close();
     // The namespaces before the filter, which forbids to make any.
@@ -47,7 +49,15 @@ fn answer(SandboxRequest { network }: SandboxRequest, host: &Host) -> SandboxAns
         entered,
         bash: shells::bash().map(PathBuf::from),
         bash_places: shells::SHELLS.map(PathBuf::from).to_vec(),
+        hidden_programs,
     }
+}
+
+/// Looked up before this process gives itself up: then it could not look.
+fn hidden_programs(sandbox: &Sandbox, workdir: &Path) -> Vec<PathBuf> {
+    let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).filter(|folder| !environment::may_run(folder, &home, workdir, sandbox)).collect()
 }
 
 /// What could not be had. Without namespaces a host leaves it to each command to confine itself: so does this process.

@@ -58,7 +58,7 @@ impl State {
             let why = "nobody answered in time. Go on without it, or say in your answer what you would have done.";
             let judgement = Judgement::deny(Source::Timeout, why);
             if self.approval.claim(&ask, "denied, since nobody answered in time").is_ok() {
-                self.answer_ask(&ask, judgement, None, None);
+                self.answer_ask(&ask, judgement, Vec::new(), None);
             }
         }
         for id in self.approval.to_park(now) {
@@ -90,7 +90,7 @@ impl State {
         };
         let ask = (id.clone(), call);
         match self.approval.claim(&ask, how) {
-            Ok(()) => self.answer_ask(&ask, judgement, None, None),
+            Ok(()) => self.answer_ask(&ask, judgement, Vec::new(), None),
             Err(late) => tracing::debug!(job = %id, %late, "a hook's verdict comes too late"),
         }
     }
@@ -99,9 +99,9 @@ impl State {
     pub(super) fn decide(&mut self, what: &str, decision: Decision, answer: Answer<Answered>) {
         match self.meant_ask(what).and_then(|ask| self.decision(ask, decision)) {
             Ok(Decided::Now { ask, judgement, answered }) => {
-                self.answer_ask(&ask, judgement, None, Some(Box::new(Answering { answer, answered })));
+                self.answer_ask(&ask, judgement, Vec::new(), Some(Box::new(Answering { answer, answered })));
             }
-            Ok(Decided::Kept { ask, rule }) => self.keep_rule(ask, rule, answer),
+            Ok(Decided::Kept { ask, rules }) => self.keep_rules(ask, rules, answer),
             // A client that has gone needs no answer, here and below.
             Err(refusal) => drop(answer.send(Err(refusal))),
         }
@@ -139,17 +139,19 @@ impl State {
         let (id, call) = (&ask.0, &ask.1);
         let Some(job) = self.jobs.get(id) else { return Err(usage(format!("{id} is not known"))) };
         let open = job.progress.asks.iter().find(|open| open.call == *call).cloned();
-        let rule = match (&decision, &open) {
+        let rules = match (&decision, &open) {
             (Decision::Approve { always: true }, Some(open)) => {
-                let workdir = job.spec.as_ref().map(|spec| spec.workdir.clone());
-                Some(rule_for(&ask, open, workdir.as_deref())?)
+                // A rule for good names a folder: a worktree is gone soon, and what it is of is another place.
+                let lasting = job.spec.as_ref().filter(|spec| !spec.worktree);
+                let workdir = lasting.map(|spec| spec.workdir.clone());
+                Some(rules_for(&ask, open, workdir.as_deref())?)
             }
             _ => None,
         };
         self.approval.claim(&ask, how).map_err(|late| usage(format!("{id}/{call}: {late}; nothing was done")))?;
         let tool = open.map(|open| open.tool).unwrap_or_default();
-        if let Some(rule) = rule {
-            return Ok(Decided::Kept { ask, rule });
+        if let Some(rules) = rules {
+            return Ok(Decided::Kept { ask, rules });
         }
         let judgement = match &decision {
             Decision::Approve { .. } => Judgement::allow(Source::User(Consent::Once)),
@@ -167,23 +169,23 @@ impl State {
         Ok(Decided::Now { ask, judgement, answered })
     }
 
-    /// The rule first: a yes for ever that was not written down would be asked again.
-    fn keep_rule(&mut self, ask: Ask, rule: String, answer: Answer<Answered>) {
+    /// The rules first: a yes for ever that was not written down would be asked again.
+    fn keep_rules(&mut self, ask: Ask, rules: Vec<String>, answer: Answer<Answered>) {
         let (file, myself) = (self.pool.settings.policy_file.clone(), self.myself.clone());
         tokio::task::spawn_blocking(move || {
             let kept = match &file {
-                Some(file) => keep::allow(file, &rule).map(|()| file.clone()),
+                Some(file) => keep::allow(file, &rules).map(|()| file.clone()),
                 None => Err("there is no home folder to keep rules in".to_owned()),
             };
             // Without its supervisor an answer is for nobody.
-            let _ = myself.cast(Msg::RuleKept { ask, rule, kept, answer });
+            let _ = myself.cast(Msg::RulesKept { ask, rules, kept, answer });
         });
     }
 
-    pub(super) fn rule_kept(
+    pub(super) fn rules_kept(
         &mut self,
         ask: Ask,
-        rule: String,
+        rules: Vec<String>,
         kept: Result<std::path::PathBuf, String>,
         answer: Answer<Answered>,
         now: Instant,
@@ -192,26 +194,20 @@ impl State {
             Ok(file) => file,
             Err(why) => {
                 self.approval.unclaim(&ask, now + AGAIN);
-                let why = format!("the rule `{rule}` could not be kept, and nothing was answered: {why}");
+                let why = format!("{} could not be kept, and nothing was answered: {why}", rules.join(", "));
                 return drop(answer.send(Err(Refusal { why, usage: false })));
             }
         };
         let open = self.jobs.get(&ask.0).and_then(|job| job.progress.asks.iter().find(|open| open.call == ask.1));
         let tool = open.map(|open| open.tool.clone()).unwrap_or_default();
-        let kept = Some((rule.clone(), file));
+        let kept = Some((rules.clone(), file));
         let answered = Answered { job: ask.0.clone(), call: ask.1.clone(), tool, verdict: Verdict::Allow, kept };
         let judgement = Judgement::allow(Source::User(Consent::Always));
-        self.answer_ask(&ask, judgement, Some(rule), Some(Box::new(Answering { answer, answered })));
+        self.answer_ask(&ask, judgement, rules, Some(Box::new(Answering { answer, answered })));
     }
 
     /// The question is claimed: its verdict goes to the disk.
-    fn answer_ask(
-        &mut self,
-        ask: &Ask,
-        judgement: Judgement,
-        granted: Option<String>,
-        answering: Option<Box<Answering>>,
-    ) {
+    fn answer_ask(&mut self, ask: &Ask, judgement: Judgement, granted: Vec<String>, answering: Option<Box<Answering>>) {
         let (id, call) = ask.clone();
         let open = self.jobs.get(&id).and_then(|job| job.progress.asks.iter().find(|open| open.call == call));
         let tool = open.map(|open| open.tool.clone()).unwrap_or_default();
@@ -259,25 +255,28 @@ enum Decided {
         judgement: Judgement,
         answered: Answered,
     },
-    /// A rule is to be kept first.
+    /// Rules are to be kept first.
     Kept {
         ask: Ask,
-        rule: String,
+        rules: Vec<String>,
     },
 }
 
-/// The rule that lets this call and its like pass from now on; never more than its kind.
-fn rule_for(
+/// The rules that let this call and its like pass from now on; never more than its kind.
+fn rules_for(
     (id, call): &Ask,
     open: &ukai_protocol::run_state::OpenAsk,
     workdir: Option<&std::path::Path>,
-) -> Result<String, Refusal> {
+) -> Result<Vec<String>, Refusal> {
     if let Some(rule) = &open.rule {
         return Err(usage(format!(
             "the rule `{rule}` wants you asked each time: answer this once, or take it out of the policy; nothing was done"
         )));
     }
-    allow::standing(&open.tool, &open.input, workdir).ok_or_else(|| {
+    if !open.missing.is_empty() {
+        return Ok(open.missing.clone());
+    }
+    allow::standing(&open.tool, &open.input, workdir).map(|rule| vec![rule]).ok_or_else(|| {
         usage(format!(
             "{id}/{call} cannot be put into a rule that allows no more than its like: answer it once, or write one into \
              the policy by hand; nothing was done"

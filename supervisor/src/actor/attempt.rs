@@ -64,10 +64,10 @@ impl State {
         // Jobs of a batch want the same: each want is looked at once.
         let held_up = std::cell::RefCell::new(Vec::<(Wants, Opening)>::new());
         loop {
-            let (jobs, router) = (&self.jobs, &self.router);
+            let (jobs, router, closing) = (&self.jobs, &self.router, &self.closing);
             let taken = self.queue.take(|id| {
                 let Some(job) = jobs.get(id) else { return true };
-                if !job.progress.asks.is_empty() {
+                if !job.progress.asks.is_empty() || closing.holds(id) {
                     return false;
                 }
                 let wants = job.wants();
@@ -343,11 +343,14 @@ impl State {
             return tracing::error!(job = %id, %error, "the end of a job");
         }
         self.router.forget(id, Instant::now());
-        job.spec = None;
+        let in_worktree = job.spec.take().is_some_and(|spec| spec.worktree);
         let (state, ended) = (StateDir::new(&self.pool.settings.state_dir), id.clone());
         tokio::task::spawn_blocking(move || temp::remove(&state, &ended));
         let batch_done = job.progress.batch.as_ref().is_some_and(|place| self.batches.ended(&place.id, id));
         self.answer_cancels(id);
+        if in_worktree {
+            self.close_worktree(id);
+        }
         if batch_done {
             self.tell_done_batches();
         }

@@ -248,6 +248,7 @@ impl State {
             || !self.pauses.is_empty()
             || !self.acks.is_empty()
             || self.server_log.is_busy()
+            || self.closing.is_busy()
             || self.is_saving_routes()
             || self.is_saving_capabilities();
         records || self.queue.running() > 0 || self.jobs.values().any(busy)

@@ -31,6 +31,8 @@ pub struct Submitted {
     /// Queued now, in the order sent.
     pub ids: Vec<JobId>,
     pub batch: Option<Joined>,
+    /// For whoever submitted them.
+    pub notes: Vec<String>,
 }
 
 /// A submission that is being made durable.
@@ -254,6 +256,7 @@ impl State {
             // As its file says.
             self.batches.void(&joined.id, &joined.name, new.iter().map(|new| new.id.clone()));
         }
+        let notes = self.pool.commands_env.left_out(new.iter().map(|new| &*new.spec));
         let mut ids = Vec::with_capacity(new.len());
         for New { id, spec, batch, created } in new {
             let Some(appended) = created else {
@@ -278,7 +281,7 @@ impl State {
             }
         }
         let answered = match failed {
-            None => Ok(Submitted { ids, batch }),
+            None => Ok(Submitted { ids, batch, notes }),
             Some(why) => Err(Refusal { why: format!("nothing was queued: {why}"), usage: false }),
         };
         let _ = answer.send(answered);

@@ -44,14 +44,14 @@ fn said(answered: &Answered, output: Output) -> String {
     let kept = kept.as_ref();
     match output {
         Output::Text => {
-            let kept = kept.map(|(rule, file)| format!("; from now on by the rule `{rule}` in {}", file.display()));
+            let kept = kept.map(|(rules, file)| format!("; from now on by {} in {}", rules.join(", "), file.display()));
             format!("{job}/{call}: {tool} {word}{}\n", kept.unwrap_or_default())
         }
         Output::Json | Output::StreamJson => {
-            let rule = kept.map(|(rule, _)| rule);
+            let rules = kept.map(|(rules, _)| rules);
             let ask_id = format!("{job}/{call}");
             let value =
-                serde_json::json!({ "job_id": job, "ask_id": ask_id, "tool": tool, "decision": word, "rule": rule });
+                serde_json::json!({ "job_id": job, "ask_id": ask_id, "tool": tool, "decision": word, "rules": rules });
             format!("{value}\n")
         }
     }

@@ -16,7 +16,8 @@ use ukai_protocol::lease::Timeouts;
 
 use super::client::{Client, unexpected};
 use super::context::{Context, WEBHOOK_VARIABLE, webhook, worker_program};
-use super::failure::Failure;
+use super::failure::{Failure, USAGE};
+use super::policy::{asked, faults};
 use super::sinks::{self, By, Of};
 use super::{Output, print, table};
 use crate::config::{Config, KeyFrom, Provider, duration, key, preset, provider};
@@ -36,8 +37,9 @@ pub(crate) async fn doctor(context: &Context) -> Result<u8, Failure> {
     facts.extend(providers(&context.loaded.config));
     facts.extend(alerts(context).await);
     let traced = policy_file::load(None, &mut Vec::new());
-    facts.extend(policy(&traced));
-    facts.extend(sandbox::facts(&traced).await);
+    let (policy, loads) = policy(context, &traced).await;
+    facts.extend(policy);
+    facts.extend(sandbox::facts(context, &traced).await);
     facts.extend(places(context));
     facts.extend(server(context).await);
     facts.extend(kernel());
@@ -45,7 +47,8 @@ pub(crate) async fn doctor(context: &Context) -> Result<u8, Failure> {
         Output::Text => print::out(&text(&facts)),
         Output::Json | Output::StreamJson => print::out(&format!("{}\n", as_json(&facts))),
     };
-    Ok(0)
+    // As a configuration that does not load: nothing can be done with it.
+    Ok(if loads { 0 } else { USAGE })
 }
 
 fn fact(topic: &'static str, key: impl Into<String>, value: impl Into<String>, origin: impl Into<String>) -> Fact {
@@ -201,14 +204,27 @@ fn alerts_here(context: &Context) -> Vec<Fact> {
     vec![fact(TOPIC, "desktop", desktop, origin), discord]
 }
 
-fn policy(traced: &Traced) -> Vec<Fact> {
+/// And whether it loads: a job in the current folder would meet the same.
+async fn policy(context: &Context, traced: &Traced) -> (Vec<Fact>, bool) {
+    const TOPIC: &str = "policy";
     let origin = origin_of(traced);
     let policy = &traced.policy;
-    let value = match &policy.broken {
-        Some(why) => return vec![bad("policy", "rules", format!("every tool call is denied: {why}"), origin)],
-        None => format!("{} allow, {} ask, {} deny", policy.allow.len(), policy.ask.len(), policy.deny.len()),
+    let faults = match &policy.broken {
+        Some(why) => vec![why.clone()],
+        None => match asked(context, &context.current_folder, policy, Vec::new()).await {
+            Ok(answer) => faults(traced, &answer),
+            Err(failure) => return (vec![bad(TOPIC, "rules", failure.text, origin)], true),
+        },
     };
-    vec![fact("policy", "rules", value, origin)]
+    let loads = faults.is_empty();
+    let broken =
+        faults.into_iter().map(|fault| bad(TOPIC, "rules", format!("every tool call is denied: {fault}"), &*origin));
+    let mut facts: Vec<Fact> = broken.collect();
+    if loads {
+        let value = format!("{} allow, {} ask, {} deny", policy.allow.len(), policy.ask.len(), policy.deny.len());
+        facts.push(fact(TOPIC, "rules", value, origin));
+    }
+    (facts, loads)
 }
 
 fn origin_of(traced: &Traced) -> String {

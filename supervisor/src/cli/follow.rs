@@ -27,10 +27,11 @@ use self::view::View;
 use super::client::{Client, unexpected};
 use super::context::Context;
 use super::failure::Failure;
-use super::offline;
+use super::{offline, worktree};
 use crate::allow;
 use crate::resume;
 use crate::store::spec_file::{self, Loaded};
+use crate::worktree::CLOSE_MAX;
 
 /// A job may end without a record that says so (its disk refuses, its log is quarantined): now and then, ask.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -73,6 +74,8 @@ pub(crate) struct Follow<'a> {
     order: Vec<JobId>,
     /// Of them, those whose end is not known.
     open: usize,
+    /// They have ended, and what they left in their worktrees is being committed, since then.
+    closing: BTreeMap<JobId, Instant>,
     /// What is told now happens now. Before, an end may be followed by a person's word that the job goes on.
     live: bool,
     view: View,
@@ -95,9 +98,9 @@ struct Watched {
 impl<'a> Follow<'a> {
     pub fn new(context: &'a Context, order: Vec<JobId>, batch: Option<Batch>) -> Self {
         let jobs: BTreeMap<_, _> = order.iter().map(|id| (id.clone(), Watched::default())).collect();
-        let view = View::new(context.output, batch, jobs.len());
-        let questions = Questions::new();
-        Follow { context, open: jobs.len(), live: false, jobs, order, view, questions }
+        let view = View::new(context.output, context.state.clone(), batch, jobs.len());
+        let (questions, closing) = (Questions::new(), BTreeMap::new());
+        Follow { context, open: jobs.len(), live: false, jobs, order, closing, view, questions }
     }
 
     /// Of jobs that a person lets go on: how often that had been before. What happened until then is not shown again.
@@ -137,7 +140,10 @@ impl<'a> Follow<'a> {
                         self.decide(&job, &call, decision).await?;
                     }
                 }
-                _ = draw.tick() => self.draw(),
+                _ = draw.tick() => {
+                    self.close();
+                    self.draw();
+                }
                 _ = look.tick() => self.look().await?,
                 wished = wish() => match wished {
                     Wish::Cancel => self.cancel().await?,
@@ -159,7 +165,7 @@ impl<'a> Follow<'a> {
             })?;
         }
         self.view.clear();
-        self.settle();
+        self.settle(false);
         Ok((self.open == 0).then(|| self.results()))
     }
 
@@ -197,7 +203,7 @@ impl<'a> Follow<'a> {
             Response::Delta { job, step, text } => self.view.delta(&job, step, &text),
             Response::Missed { .. } => return Ok(true),
             Response::Live => {
-                self.settle();
+                self.settle(true);
                 self.view.live();
                 self.live = true;
             }
@@ -247,7 +253,7 @@ impl<'a> Follow<'a> {
                 self.view.asked();
             }
         }
-        if self.live && job.is_over() {
+        if self.live && job.is_over() && !is_closing(&mut self.closing, self.context, &happened.job) {
             job.end_as_told(&mut self.view, &happened.job);
             self.open -= 1;
         }
@@ -255,14 +261,30 @@ impl<'a> Follow<'a> {
     }
 
     /// All that was recorded has been told: what ended last has ended.
-    fn settle(&mut self) {
+    fn settle(&mut self, served: bool) {
         for (id, job) in &mut self.jobs {
-            if job.is_over() {
+            // Where no server runs, nobody is at it.
+            let waits = served && job.is_over() && is_closing(&mut self.closing, self.context, id);
+            if job.is_over() && !waits {
                 job.end_as_told(&mut self.view, id);
                 self.open -= 1;
             } else if job.progress.status == JobStatus::Paused {
                 self.view.paused(id);
             }
+        }
+    }
+
+    /// Those whose worktrees are settled by now have ended.
+    fn close(&mut self) {
+        let settled =
+            |id: &JobId, since: &Instant| since.elapsed() > CLOSE_MAX || !worktree::is_open(&self.context.state, id);
+        let over: Vec<_> =
+            self.closing.iter().filter(|(id, since)| settled(id, since)).map(|(id, _)| id.clone()).collect();
+        for id in over {
+            self.closing.remove(&id);
+            let Some(job) = self.jobs.get_mut(&id).filter(|job| job.is_over()) else { continue };
+            job.end_as_told(&mut self.view, &id);
+            self.open -= 1;
         }
     }
 
@@ -274,6 +296,9 @@ impl<'a> Follow<'a> {
         let (rows, _) = client.rows(jobs).await?;
         for row in rows {
             let Some(job) = self.jobs.get_mut(&row.id) else { continue };
+            if row.status.is_ended() && self.closing.contains_key(&row.id) {
+                continue;
+            }
             if row.status.is_ended() {
                 let Some(client) = Client::connect(self.context).await? else { return Ok(()) };
                 let (row, result) = client.shown(row.id.as_str()).await?;
@@ -308,8 +333,8 @@ impl<'a> Follow<'a> {
         match client.ask(&Request::Decide { what, decision }).await {
             Ok(Response::Decided(answered)) => {
                 self.questions.taken();
-                if let Some((rule, file)) = &answered.kept {
-                    self.view.say(&format!("from now on by the rule `{rule}` in {}", file.display()));
+                if let Some((rules, file)) = &answered.kept {
+                    self.view.say(&format!("from now on by {} in {}", rules.join(", "), file.display()));
                 }
             }
             Ok(other) => return Err(unexpected(&other)),
@@ -359,7 +384,8 @@ impl<'a> Follow<'a> {
     fn to_allow(&self, row: &JobRow, result: &JobResult) -> Option<String> {
         let nobody = |denied: &&DeniedCall| denied.source == Source::NoOneToAsk;
         result.denied.iter().find(nobody)?;
-        let workdir = self.spec(&row.id).map(|spec| spec.workdir.clone());
+        let worktree = worktree::of(&self.context.state, &row.id).map(|record| record.workdir);
+        let workdir = worktree.or_else(|| Some(self.spec(&row.id)?.workdir));
         let mut flags = allow::flags(&result.denied, workdir.as_deref());
         let more = if flags.len() > FLAGS_SHOWN_MAX { " …" } else { "" };
         flags.truncate(FLAGS_SHOWN_MAX);
@@ -393,6 +419,15 @@ impl Watched {
         self.progress.text = String::new();
         self.ended = Some((row, result));
     }
+}
+
+/// Whether what a job left in its worktree is still being committed; from now on it is looked for.
+fn is_closing(closing: &mut BTreeMap<JobId, Instant>, context: &Context, id: &JobId) -> bool {
+    let open = worktree::is_open(&context.state, id);
+    if open {
+        closing.entry(id.clone()).or_insert_with(Instant::now);
+    }
+    open
 }
 
 /// What someone who sees nothing happen wants to know.

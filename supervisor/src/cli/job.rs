@@ -6,7 +6,6 @@
 pub(in crate::cli) mod ground;
 mod list;
 mod masking;
-mod tools;
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -63,6 +62,9 @@ pub(crate) struct Flags {
     /// 9 goes first, 0 last
     #[arg(long, value_name = "0-9")]
     pub priority: Option<u8>,
+    /// Work in a git worktree of its own, on a branch of its own
+    #[arg(long)]
+    pub worktree: bool,
 }
 
 /// All jobs, or none: the first that is wrong is the failure. `notes` are for stderr, each once.
@@ -209,13 +211,14 @@ impl Asked {
         for limit in &flags.limit {
             job.limits.set(limit).map_err(|why| Failure::usage(format!("--limit: {why}")))?;
         }
-        let Flags { workdir, provider, model, name, policy, priority, .. } = flags.clone();
+        let Flags { workdir, provider, model, name, policy, priority, worktree, .. } = flags.clone();
         job.workdir = workdir.or(job.workdir);
         job.provider = provider.or(job.provider);
         job.model = model.or(job.model);
         job.name = name.or(job.name);
         job.policy = policy.map(|path| current.join(path)).or(job.policy);
         job.priority = priority.or(job.priority);
+        job.worktree = worktree.then_some(true).or(job.worktree);
         Ok(Asked { job, file, folder, workdir_base, workdir_said_by })
     }
 
@@ -265,7 +268,7 @@ fn spec(job: JobFile, ground: &Ground, unnamed: impl FnOnce(&str) -> String) -> 
         priority: job.priority.unwrap_or(PRIORITY_DEFAULT),
         needs_tools: job.needs_tools.unwrap_or(mode == Mode::Loop),
         limits: ground.limits,
-        worktree: false,
+        worktree: job.worktree == Some(true),
         hooks: Vec::new(),
         tools: Vec::new(),
         policy: ground.traced.policy.clone(),

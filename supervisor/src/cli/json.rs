@@ -16,6 +16,7 @@ use ukai_protocol::run_state::OpenAsk;
 
 use super::follow::Batch;
 use super::tally::Tally;
+use super::worktree::Shown;
 
 /// Of a record, as in the log.
 const RECORD_VERSION: u32 = 1;
@@ -96,6 +97,9 @@ struct ResultLine<'a> {
     denied: &'a [DeniedCall],
     files_changed: &'a [FileChange],
     resume_token: Option<&'a str>,
+    /// Only of a job that has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worktree: Option<&'a Shown>,
 }
 
 #[derive(Serialize)]
@@ -163,7 +167,7 @@ pub fn row(row: &JobRow) -> String {
 
 /// The last line of a job.
 #[must_use]
-pub fn result(row: &JobRow, result: &JobResult) -> String {
+pub fn result(row: &JobRow, result: &JobResult, worktree: Option<&Shown>) -> String {
     let (reason, cause) = ended(row.outcome.as_ref());
     line(&ResultLine {
         r#type: "result",
@@ -186,15 +190,17 @@ pub fn result(row: &JobRow, result: &JobResult) -> String {
         denied: &result.denied,
         files_changed: &result.files_changed,
         resume_token: result.resume_token.as_deref(),
+        worktree,
     })
 }
 
-/// One job of `show`: the row, and the word with which it can be resumed.
+/// One job of `show`: the row, the word with which it can be resumed, and its worktree.
 #[must_use]
-pub fn shown(row: &JobRow, result: &JobResult) -> String {
+pub fn shown(row: &JobRow, result: &JobResult, worktree: Option<&Shown>) -> String {
     let row = self::row(row);
     let open = row.strip_suffix('}').unwrap_or(&row);
-    format!("{open},\"resume_token\":{}}}", json!(result.resume_token))
+    let worktree = worktree.map(|worktree| format!(",\"worktree\":{}", json!(worktree))).unwrap_or_default();
+    format!("{open},\"resume_token\":{}{worktree}}}", json!(result.resume_token))
 }
 
 /// The last line of a batch.
@@ -318,11 +324,12 @@ mod tests {
             tool: "Bash".into(),
             input: serde_json::from_str(r#"{"command":"ls"}"#).expect("an object"),
             source: Source::NoOneToAsk,
+            missing: Vec::new(),
         }];
         let files_changed = vec![FileChange { path: "/w/a".into(), change: Change::Created }];
         let text = "done\n".to_owned();
         let result = JobResult { text, duration_ms: 7, denied, files_changed, ..JobResult::default() };
-        let result = super::result(&row, &result);
+        let result = super::result(&row, &result, None);
         let expected = r#"{"type":"result","job_id":"j-aaaaaaaa","name":"fix-a","batch":null,"status":"completed","reason":null,"cause":null,"attention":false,"text":"done\n","structured":null,"steps":25,"tool_calls":3,"tokens":{"input":10,"output":2},"cost_usd":0.5,"duration_ms":7,"restarts":1,"denied":[{"tool":"Bash","input":{"command":"ls"},"source":"no_one_to_ask"}],"files_changed":[{"path":"/w/a","change":"created"}],"resume_token":null}"#;
         assert_eq!(result, expected);
     }

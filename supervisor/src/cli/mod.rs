@@ -52,6 +52,7 @@ mod table;
 mod tally;
 mod which;
 mod words;
+mod worktree;
 
 use context::Context;
 use failure::Failure;

@@ -96,7 +96,9 @@ pub fn say(event: &Event) -> Say {
         Event::ToolFinished { status: ToolStatus::Ok | ToolStatus::Denied | ToolStatus::Cancelled, .. } => {
             return Say::Nothing;
         }
-        Event::LimitWarned { limit, used, max } => format!("{limit}: {used} of {max} used"),
+        Event::LimitWarned { limit, used, max } => {
+            format!("{limit}: {} of {} used", limit.amount(*used), limit.amount(*max))
+        }
         Event::Recovered { torn_bytes } => format!("{torn_bytes} bytes of an unfinished record were cut off its log"),
         Event::Acked {} => "a person has seen it".to_owned(),
         Event::Resumed { .. } => "is resumed by a person".to_owned(),

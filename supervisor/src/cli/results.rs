@@ -8,7 +8,8 @@ use super::client::{Client, unexpected};
 use super::context::Context;
 use super::failure::Failure;
 use super::tally::Tally;
-use super::{Output, json, offline, print, table};
+use super::{Output, json, offline, print, table, worktree};
+use crate::store::StateDir;
 
 /// Of a text, in a table for a terminal.
 const TEXT_CHARS_SHOWN: usize = 60;
@@ -37,7 +38,7 @@ pub(crate) async fn results(context: &Context, args: &Args) -> Result<u8, Failur
         Output::Text => Format::Table,
         Output::Json | Output::StreamJson => Format::Jsonl,
     });
-    let mut printer = Printer::new(format);
+    let mut printer = Printer::new(format, &context.state);
     let mut tally = Tally::default();
     let batch = each(context, &args.batch, |row, result| {
         tally.add(row);
@@ -76,7 +77,7 @@ async fn each(
 }
 
 enum Printer {
-    Jsonl,
+    Jsonl(StateDir),
     Csv { header_is_out: bool },
     Table(Vec<JobRow>, Vec<String>),
 }
@@ -101,9 +102,9 @@ const CSV_HEADER: [&str; 16] = [
 ];
 
 impl Printer {
-    fn new(format: Format) -> Self {
+    fn new(format: Format, state: &StateDir) -> Self {
         match format {
-            Format::Jsonl => Printer::Jsonl,
+            Format::Jsonl => Printer::Jsonl(state.clone()),
             Format::Csv => Printer::Csv { header_is_out: false },
             Format::Table => Printer::Table(Vec::new(), Vec::new()),
         }
@@ -111,7 +112,10 @@ impl Printer {
 
     fn row(&mut self, row: &JobRow, result: &JobResult) -> Result<(), Failure> {
         match self {
-            Printer::Jsonl => drop(print::out(&format!("{}\n", json::result(row, result)))),
+            Printer::Jsonl(state) => {
+                let worktree = worktree::of(state, &row.id).map(|record| worktree::shown(&record));
+                print::out(&format!("{}\n", json::result(row, result, worktree.as_ref())));
+            }
             Printer::Csv { header_is_out } => {
                 if !std::mem::replace(header_is_out, true) {
                     print::data(&csv(&CSV_HEADER)?);

@@ -53,7 +53,7 @@ pub(crate) async fn run(context: &Context, args: Args) -> Result<u8, Failure> {
             quoted(&["run", "--file", "JOB"])
         )));
     }
-    let jobs = submit::read(context, args.prompt.as_deref(), &args.files, &args.each, &args.flags)?;
+    let jobs = submit::read(context, args.prompt.as_deref(), &args.files, &args.each, &args.flags).await?;
     played(context, async |client| {
         let Queued { ids, batch } = jobs.send(client).await?;
         let added = ids.len();

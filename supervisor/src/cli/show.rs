@@ -1,18 +1,23 @@
 //! `ukai show JOB`: where it stands, why, and what it said.
 
+use std::path::Path;
+
 use ukai_protocol::command::command;
 use ukai_protocol::control::{JobResult, JobRow};
+use ukai_protocol::event::{Change, FileChange};
 use ukai_protocol::job::{JobStatus, Outcome};
 
 use super::client::Client;
 use super::context::Context;
 use super::failure::Failure;
 use super::records::records;
-use super::{Output, demo, json, offline, print, progress, table, words};
+use super::{Output, demo, json, offline, print, progress, table, words, worktree};
 use crate::allow;
 use crate::resume;
 use crate::store::spec_file::{self, Loaded};
+use crate::worktree::record::Record;
 
+const CHANGED_SHOWN_MAX: usize = 10;
 const DENIED_SHOWN_MAX: usize = 20;
 const TOOL_CHARS_MAX: usize = 64;
 const PROMPT_CHARS_MAX: usize = 200;
@@ -29,23 +34,25 @@ pub(crate) async fn show(context: &Context, args: &Args) -> Result<u8, Failure> 
         Some(client) => client.shown(&args.job).await?,
         None => offline::shown(&context.state, &args.job)?,
     };
+    let worktree = worktree::of(&context.state, &row.id);
+    let of_json = worktree.as_ref().map(worktree::shown);
     match context.output {
         Output::Json => {
-            print::out(&format!("{}\n", json::shown(&row, &result)));
+            print::out(&format!("{}\n", json::shown(&row, &result, of_json.as_ref())));
         }
         Output::Text => {
-            print::out(&text(context, &row, &result));
+            print::out(&text(context, &row, &result, worktree.as_ref()));
         }
         Output::StreamJson => {
             let each = |happened: &_| print::out(&format!("{}\n", json::event(happened)));
             records(context, std::slice::from_ref(&row.id), each).await?;
-            print::out(&format!("{}\n", json::result(&row, &result)));
+            print::out(&format!("{}\n", json::result(&row, &result, of_json.as_ref())));
         }
     }
     Ok(0)
 }
 
-fn text(context: &Context, row: &JobRow, result: &JobResult) -> String {
+fn text(context: &Context, row: &JobRow, result: &JobResult, worktree: Option<&Record>) -> String {
     let used = &row.used;
     // The link tells how jobs stand, not what they are; that stands beside their logs.
     let (spec, no_spec) = match spec_file::load(&context.state.run(&row.id).spec()) {
@@ -82,12 +89,16 @@ fn text(context: &Context, row: &JobRow, result: &JobResult) -> String {
     for notice in &result.notices {
         line("note", print::brief(notice, NOTICE_CHARS_MAX));
     }
-    let workdir = spec.as_ref().map(|spec| spec.workdir.clone());
+    let workdir = worktree.map(|worktree| worktree.workdir.clone());
+    let workdir = workdir.or_else(|| spec.as_ref().map(|spec| spec.workdir.clone()));
     let limits = result.limits.or_else(|| spec.as_ref().map(|spec| spec.limits));
     if let Some(spec) = spec {
         line("workdir", spec.workdir.display().to_string());
         line("prompt", print::brief(&spec.prompt, PROMPT_CHARS_MAX));
         line("model", spec.model.unwrap_or_default());
+    }
+    for (key, value) in worktree.map(worktree::lines).unwrap_or_default() {
+        line(key, value);
     }
     line("job.json", no_spec.map(|why| format!("cannot be used: {why}")).unwrap_or_default());
     line("provider", row.provider.clone().unwrap_or_default());
@@ -118,6 +129,22 @@ fn text(context: &Context, row: &JobRow, result: &JobResult) -> String {
     }
     let hidden = result.denied.len().saturating_sub(DENIED_SHOWN_MAX);
     line("denied", if hidden > 0 { format!("and {hidden} more") } else { String::new() });
+    for FileChange { path, change } in result.files_changed.iter().take(CHANGED_SHOWN_MAX) {
+        let path = workdir
+            .as_deref()
+            .and_then(|workdir| Path::new(path).strip_prefix(workdir).ok())
+            .unwrap_or(Path::new(path));
+        let change = match change {
+            Change::Created => "created",
+            Change::Modified => "modified",
+        };
+        line(change, path.display().to_string());
+    }
+    let hidden = result.files_changed.len().saturating_sub(CHANGED_SHOWN_MAX);
+    line(
+        "files",
+        if hidden > 0 { format!("and {hidden} more were changed; --output json names all") } else { String::new() },
+    );
     let said = print::clean(result.text.trim_end());
     let said = if said.is_empty() { said } else { format!("\n{said}\n") };
     table::columns(&lines) + &said

@@ -12,7 +12,7 @@ use ukai_protocol::job::JobSpec;
 use super::client::{Client, unexpected};
 use super::context::Context;
 use super::failure::Failure;
-use super::{Output, job, print};
+use super::{Output, job, policy, print};
 use crate::job_file;
 
 /// Of one part of a submission: what is around the jobs has room beside them.
@@ -21,8 +21,11 @@ const PART_BYTES_MAX: usize = FRAME_BYTES_MAX / 2;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Job files (.toml, .yaml, .json)
-    #[arg(value_name = "JOB", required_unless_present = "prompt")]
+    #[arg(value_name = "JOB", required_unless_present_any = ["prompt", "named"])]
     files: Vec<PathBuf>,
+    /// The same, as `ukai run` takes them
+    #[arg(long = "file", value_name = "JOB", num_args = 1.., conflicts_with = "prompt")]
+    named: Vec<PathBuf>,
     /// A job without a file; `-` reads the prompt from stdin
     #[arg(long, value_name = "TEXT", conflicts_with = "files", allow_hyphen_values = true)]
     prompt: Option<String>,
@@ -36,7 +39,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Each {
     /// One job for each line of this list (.txt, .csv, .jsonl); {{field}} in the job file stands for what the line says
-    #[arg(long, value_name = "ITEMS", requires = "files")]
+    #[arg(long, value_name = "ITEMS")]
     each: Option<PathBuf>,
     /// Make jobs also of lines that have had theirs
     #[arg(long, requires = "each")]
@@ -66,7 +69,8 @@ pub(crate) async fn submit(context: &Context, args: Args) -> Result<u8, Failure>
         quoted(&["run"])
     );
     drop(Client::connect_or_say(context, &no_server).await?);
-    let submission = read(context, args.prompt.as_deref(), &args.files, &args.each, &args.flags)?;
+    let files = [args.files, args.named].concat();
+    let submission = read(context, args.prompt.as_deref(), &files, &args.each, &args.flags).await?;
     let Queued { ids, batch } = submission.send(Client::connect_or_say(context, &no_server).await?).await?;
     let batch_id = batch.as_ref().map(|joined| joined.id.as_str());
     print::out(&match context.output {
@@ -82,13 +86,14 @@ pub(crate) async fn submit(context: &Context, args: Args) -> Result<u8, Failure>
 }
 
 /// All of it, or what is wrong with it. What a person should know is on stderr already.
-pub(crate) fn read(
+pub(crate) async fn read(
     context: &Context,
     prompt: Option<&str>,
     files: &[PathBuf],
     each: &Each,
     flags: &job::Flags,
 ) -> Result<Submission, Failure> {
+    policy::check_flags(context, flags).await?;
     let mut notes = Vec::new();
     let again = match (each.again, each.retry) {
         (true, _) => Again::Always,
@@ -109,6 +114,9 @@ pub(crate) fn read(
             batch: Some(ToBatch { name: batch_name(files), again }),
         }),
     };
+    if let Ok(submission) = &submission {
+        notes.extend(policy::notes(context, submission.jobs.iter().map(|job| &job.spec)).await?);
+    }
     for note in notes {
         print::note(&format!("ukai: {note}"));
     }
@@ -144,7 +152,10 @@ impl Submission {
             let more = parts.peek().is_some();
             match client.put(&Request::Submit { jobs, batch: self.batch.clone(), more }).await? {
                 Response::Taken if more => {}
-                Response::Submitted { ids, batch } => return Ok(Queued { ids, batch }),
+                Response::Submitted { ids, batch, notes } => {
+                    notes.iter().for_each(|note| print::note(&format!("ukai: {note}")));
+                    return Ok(Queued { ids, batch });
+                }
                 other => return Err(unexpected(&other)),
             }
         }

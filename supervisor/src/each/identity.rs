@@ -60,6 +60,7 @@ fn canonical(file_name: &OsStr, job: &JobFile, workdir: &Path) -> Vec<u8> {
         context,
         window,
         priority,
+        worktree,
         limits,
     } = job;
     let LimitSet { steps, tool_calls, tokens, run_time, max_wall, max_cost_usd } = limits;
@@ -77,6 +78,8 @@ fn canonical(file_name: &OsStr, job: &JobFile, workdir: &Path) -> Vec<u8> {
     say("model", model.as_deref().map(str::as_bytes));
     say("needs_tools", needs_tools.map(|needs| [u8::from(needs)]).as_ref().map(|byte| &byte[..]));
     say("policy", policy.as_deref().map(|path| path.as_os_str().as_encoded_bytes()));
+    // `false` has always been allowed, and changed no key.
+    say("worktree", worktree.filter(|own| *own).map(|_| &[1][..]));
     say("context", context.map(context_word).map(str::as_bytes));
     for (key, number) in [
         ("window", *window),

@@ -12,20 +12,26 @@ use ukai_protocol::policy::{Policy, Rule};
 
 use super::{RULES_MAX, SHIPPED, parse};
 
-/// Adds an allow rule. Blocks. The error says what to do.
-pub fn allow(file: &Path, rule: &str) -> Result<(), String> {
-    let text = match fs::read_to_string(file) {
+/// Adds allow rules. Blocks. The error says what to do.
+pub fn allow(file: &Path, rules: &[String]) -> Result<(), String> {
+    let old = match fs::read_to_string(file) {
         Ok(text) => text,
         // The user's own policy takes the place of the shipped one, so it begins as a copy of that.
         Err(error) if error.kind() == io::ErrorKind::NotFound => SHIPPED.to_owned(),
         Err(error) => return Err(format!("reading {}: {error}", file.display())),
     };
-    let Some(added) = with(&text, rule, file)? else { return Ok(()) };
+    let mut text = old.clone();
+    for rule in rules {
+        text = with(&text, rule, file)?.unwrap_or(text);
+    }
+    if text == old {
+        return Ok(());
+    }
     let folder = file.parent().unwrap_or(Path::new("/"));
     disk::create_dir(folder).map_err(|error| format!("making {}: {error}", folder.display()))?;
     // A link is the user's own arrangement (dotfiles): what it leads to is replaced.
     let real = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-    disk::write_atomic(&real, added.as_bytes()).map_err(|error| format!("writing {}: {error}", real.display()))
+    disk::write_atomic(&real, text.as_bytes()).map_err(|error| format!("writing {}: {error}", real.display()))
 }
 
 /// The text with the rule in it; None: it is there already.
@@ -159,8 +165,9 @@ mod tests {
     fn the_first_rule_begins_a_copy_of_the_shipped_policy() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("ukai/tool_policy.yaml");
-        for rule in ["Bash(cargo test)", "Edit(//w/src/**)", "Bash(cargo test)"] {
-            allow(&file, rule).expect("it is kept");
+        for rules in [&["Bash(cargo test)", "Edit(//w/src/**)"][..], &["Bash(cargo test)"]] {
+            let rules: Vec<_> = rules.iter().map(|rule| (*rule).to_owned()).collect();
+            allow(&file, &rules).expect("they are kept");
         }
         let kept =
             parse(&fs::read_to_string(&file).expect("it is there"), &file, folder.path()).expect("it loads").policy;

@@ -37,13 +37,19 @@ fn rules_are_strings_or_carry_examples() {
 fn what_does_not_load_says_where() {
     let cases: &[(&str, &[&str])] = &[
         ("version: 2\n", &["line 1", "`version`", "2 is not known"]),
-        ("rules: {}\n", &["version"]),
+        ("rules: {}\n", &["`version`", "it is missing", "write `version: 1`"]),
+        ("", &["tool_policy.yaml", "nothing in it", "write `version: 1`"]),
+        ("# only this\n\n", &["nothing in it"]),
+        ("version: 1\nsandbox: {write: [/etc]}\n", &["line 2", "`sandbox`", "`/etc`"]),
         ("version: 1\nrule:\n  deny: []\n", &["line 2", "`rule`", "did you mean `rules`"]),
         ("version: 1\nrules:\n  alow: [Read]\n", &["line 3", "`alow`", "did you mean `allow`"]),
         ("version: 1\nrules:\n  deny:\n    - {rulle: x}\n", &["line 4", "`rulle`", "did you mean `rule`"]),
         ("version: 1\nrules:\n  deny: Read\n", &["line 3", "`deny`"]),
         ("version: 1\nask_timeout: soon\n", &["line 2", "`ask_timeout`", "no duration"]),
-        ("version: 1\nsandbox: maybe\n", &["line 2", "`sandbox`", "neither on nor off"]),
+        (
+            "version: 1\nsandbox: maybe\n",
+            &["line 2", "`sandbox`", "neither on nor off", "sandbox: {network: loopback}"],
+        ),
         ("version: 1\nversion: 1\n", &["line 2", "duplicate"]),
         ("version: 1\nrules: [\n", &["tool_policy.yaml", "line"]),
         ("version: 1\nrules:\n  deny: [\"\"]\n", &["line 3", "`` is no rule"]),

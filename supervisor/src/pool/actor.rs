@@ -12,6 +12,7 @@ mod pause;
 mod process;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -36,6 +37,8 @@ use crate::publish::Publisher;
 use crate::restart::Exit;
 use crate::settings::Settings;
 use crate::store::{Appended, StoreError, StoreMessage};
+use crate::worktree::Worktrees;
+use crate::worktree::place::Place;
 use ukai_protocol::secret::fingerprint::Fingerprints;
 
 /// What all job actors share.
@@ -49,6 +52,7 @@ pub struct Pool {
     /// For workers, which are lent a key at a time and must record none.
     pub secrets: Arc<Fingerprints>,
     pub commands_env: Arc<CommandsEnv>,
+    pub worktrees: Worktrees,
 }
 
 pub struct Arguments {
@@ -100,6 +104,8 @@ pub struct Over {
 }
 
 pub enum Msg {
+    /// Where it works, if in a worktree; before it is started.
+    Placed(Result<Place, String>),
     Spawned(Result<Box<Spawned>, String>),
     /// `Started` is durable, or is not.
     Admitted(Result<(), StoreError>),
@@ -139,7 +145,7 @@ pub enum Msg {
         call: String,
         tool: String,
         judgement: Judgement,
-        granted: Option<String>,
+        granted: Vec<String>,
     },
     Stop(Stop),
     /// The grace of a stop is over.
@@ -172,6 +178,10 @@ pub struct State {
     mark: Option<ProcessMark>,
     stderr: Option<Stderr>,
     adopted: bool,
+    /// Where it works is known; `spec` says so.
+    placed: bool,
+    /// Breaks off what is done before it is started.
+    unwanted: Arc<AtomicBool>,
     /// `Started` is durable: the worker may be let in.
     admitted: bool,
     /// It knocked before it could be let in, or while its state is loaded.
@@ -211,6 +221,8 @@ impl Actor for JobActor {
             mark: None,
             stderr: None,
             adopted: false,
+            placed: !spec.worktree,
+            unwanted: Arc::default(),
             admitted: false,
             knocking: None,
             link: None,
@@ -245,6 +257,7 @@ impl Actor for JobActor {
 
     async fn handle(&self, _: ActorRef<Msg>, message: Msg, state: &mut State) -> Result<(), ActorProcessingErr> {
         match message {
+            Msg::Placed(place) => state.placed(place),
             Msg::Spawned(result) => state.spawned(result),
             Msg::Admitted(result) => state.admit(result),
             Msg::Hello { hello, incoming } => state.hello(hello, incoming),

@@ -104,6 +104,22 @@ impl StateDir {
         self.quarantine().join(id.as_str())
     }
 
+    /// Of jobs that have one, each with its record beside it.
+    #[must_use]
+    pub fn worktrees(&self) -> PathBuf {
+        self.root.join("worktrees")
+    }
+
+    #[must_use]
+    pub fn worktree(&self, id: &JobId) -> PathBuf {
+        self.worktrees().join(id.as_str())
+    }
+
+    #[must_use]
+    pub fn worktree_record(&self, id: &JobId) -> PathBuf {
+        self.worktrees().join(format!("{id}.json"))
+    }
+
     fn supervisor(&self) -> PathBuf {
         self.root.join("supervisor")
     }

@@ -173,13 +173,14 @@ pub fn every_event() -> Vec<Event> {
             read_only: false,
             rule: Some("Bash(npm:*)".to_owned()),
             why: "the rule wants a person asked".to_owned(),
+            missing: Vec::new(),
             deadline_ms: 1_796_040_000_000,
         },
         Event::AskAnswered {
             call: "c-1".to_owned(),
             tool: "Bash".to_owned(),
             judgement: Judgement::allow(Source::User(Consent::Always)),
-            granted: Some("Bash(npm test)".to_owned()),
+            granted: vec!["Bash(npm test)".to_owned()],
         },
         Event::HookRan {
             on: HookPoint::PreToolUse,

@@ -7,11 +7,13 @@
 #![deny(clippy::disallowed_methods)]
 
 mod call;
+mod missing;
 mod words;
 
 use ukai_protocol::policy::{RuleList, Source};
 
 use call::{Call, Command, File};
+use missing::Missing;
 use words::{is_device, named, suspects_in, words_of};
 
 use super::command::{CommandRule, Hit};
@@ -71,7 +73,8 @@ impl Permission {
     fn allowed(&self, lists: &Lists, call: &Call) -> Opinion {
         let mut by_rule = None;
         let mut any = false;
-        let (mut no_rule, mut not_only_read) = (None, None);
+        let mut missing = Missing::default();
+        let mut not_only_read = None;
         for command in &call.commands {
             let simple = &command.simple;
             any |= !simple.words.is_empty() || !command.files.is_empty();
@@ -80,7 +83,7 @@ impl Permission {
                 return Opinion::ask_plainer(why);
             }
             for file in command.files.iter().filter(|file| file.redirect && file.kind == Kind::Write) {
-                if file.paths.iter().all(|path| is_device(&path.real)) {
+                if file.paths.iter().all(|path| is_device(&path.real) || self.places.is_temp(&path.real)) {
                     continue;
                 }
                 match lists.allow.iter().find(|listed| self.opens(listed, file)) {
@@ -89,7 +92,8 @@ impl Permission {
                         not_only_read = not_only_read.or(Some(simple));
                     }
                     None => {
-                        return Opinion::ask(format!("no rule allows writing {}", file.shown));
+                        missing.write(file);
+                        not_only_read = not_only_read.or(Some(simple));
                     }
                 }
             }
@@ -98,22 +102,22 @@ impl Permission {
             let passes = simple.wraps
                 && simple.base().is_none_or(|base| base != "find")
                 && simple.assigns.iter().all(|(name, _)| shell::environment::is_harmless(name));
+            let of_shell = simple.assigns.iter().all(|(name, _)| self.places.is_of_shell(name));
             match lists.allow.iter().find(covers) {
                 Some(listed) => by_rule = by_rule.or(Some(listed)),
-                None if passes || simple.words.is_empty() && simple.assigns.is_empty() => {}
-                None => no_rule = no_rule.or(Some(simple)),
+                None if passes || simple.words.is_empty() && of_shell => {}
+                None => missing.run(simple),
             }
             if !passes && !self.only_reads(command) {
                 not_only_read = not_only_read.or(Some(simple));
             }
         }
-        match (by_rule, no_rule, not_only_read) {
-            (Some(listed), None, _) => Opinion::allow(listed.source(RuleList::Allow)),
-            (_, _, None) if any => Opinion::allow(Source::Classifier),
-            (_, Some(simple), _) | (_, _, Some(simple)) => {
-                Opinion::ask(format!("no rule allows {} for `Bash`", named(simple)))
-            }
-            _ => Opinion::ask("there is no command in it".to_owned()),
+        match (by_rule, not_only_read) {
+            (Some(listed), _) if missing.is_empty() => Opinion::allow(listed.source(RuleList::Allow)),
+            (_, None) if any => Opinion::allow(Source::Classifier),
+            _ if !any => Opinion::ask("there is no command in it".to_owned()),
+            // A rule covers what nothing else needs: a line of assignments alone, say.
+            _ => missing.ask(),
         }
     }
 
@@ -246,7 +250,7 @@ impl Permission {
 
 /// Whether an example is one that the rule matches.
 pub(super) fn example(rule: &CommandRule, list: RuleList, text: &str, places: &Places) -> bool {
-    let reading = shell::read(text, places.workdir(), places.home());
+    let reading = shell::read(text, &places.job());
     let mut commands = reading.commands.iter().filter(|command| !command.words.is_empty()).peekable();
     match list {
         RuleList::Allow if rule.is_any() => true,

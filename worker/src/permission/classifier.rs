@@ -302,8 +302,6 @@ fn sed(rest: &[Word]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::permission::shell;
 
@@ -354,7 +352,7 @@ mod tests {
             ("jq . a", false),
             ("strings @a", false),
         ] {
-            let reading = shell::read(command, Path::new("/w"), Path::new("/h"));
+            let reading = shell::read(command, &shell::Job::example());
             let found = reading.opaque.is_none() && is_read_only(&reading.commands[0]);
             assert_eq!(found, expected, "{command}: {:?}", reading.opaque);
         }

@@ -136,7 +136,7 @@ fn shown(words: &[Word]) -> String {
         out.extend(word.atoms.iter().map(|atom| match atom {
             Atom::Char(c) if c.is_whitespace() => BLANK,
             Atom::Char(c) | Atom::Brace(c) => *c,
-            Atom::Glob(_) | Atom::Unknown | Atom::Split | Atom::Tilde => UNKNOWN,
+            Atom::Glob(_) | Atom::Unknown | Atom::Split | Atom::Tilde | Atom::Var(..) => UNKNOWN,
         }));
     }
     out
@@ -274,8 +274,6 @@ fn starred(pattern: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::permission::shell;
 
@@ -337,7 +335,7 @@ mod tests {
             ("curl:*", "./curl x", Hit::Yes),
         ] {
             let rule = CommandRule { text: rule.to_owned() };
-            let reading = shell::read(command, Path::new("/w"), Path::new("/h"));
+            let reading = shell::read(command, &shell::Job::example());
             assert_eq!(rule.hits(&reading.commands[0]), expected, "{rule:?} {command}");
         }
     }
@@ -359,7 +357,7 @@ mod tests {
             ("ls*", "lsof", true),
         ] {
             let rule = CommandRule { text: rule.to_owned() };
-            let reading = shell::read(command, Path::new("/w"), Path::new("/h"));
+            let reading = shell::read(command, &shell::Job::example());
             assert_eq!(rule.covers(&reading.commands[0]), expected, "{rule:?} {command}");
         }
     }

@@ -16,7 +16,7 @@ pub fn expand(word: &Word, dir: &Path) -> Option<Vec<PathBuf>> {
     let mut parts: Vec<Vec<Atom>> = vec![Vec::new()];
     for atom in &word.atoms {
         match atom {
-            Atom::Unknown | Atom::Split | Atom::Tilde => return None,
+            Atom::Unknown | Atom::Split | Atom::Tilde | Atom::Var(..) => return None,
             Atom::Char('/') => parts.push(Vec::new()),
             other => parts.last_mut()?.push(*other),
         }
@@ -78,7 +78,7 @@ fn fits(pattern: &[Atom], name: &str) -> bool {
             }
             Atom::Glob(_) => tokens.push(Some(None)),
             Atom::Char(c) | Atom::Brace(c) => tokens.push(Some(Some(*c))),
-            Atom::Unknown | Atom::Split | Atom::Tilde => return true,
+            Atom::Unknown | Atom::Split | Atom::Tilde | Atom::Var(..) => return true,
         }
     }
     let name: Vec<char> = name.chars().collect();

@@ -251,6 +251,8 @@ impl Permission {
             {
                 Opinion::allow(Source::Default)
             }
+            // They reach what the job itself has started, which was judged then, and nothing else.
+            None if is_of_own_commands(tool) => Opinion::allow(Source::Default),
             None => Opinion::ask(format!("no rule allows {shown} for `{tool}`")),
         }
     }
@@ -298,6 +300,10 @@ fn is_write(tool: &str) -> bool {
     matches!(tool, "Write" | "Edit")
 }
 
+fn is_of_own_commands(tool: &str) -> bool {
+    matches!(tool, "BashOutput" | "KillShell")
+}
+
 fn policy_error(place: &str) -> Judgement {
     let why = format!(
         "the tool policy of this job did not load, so every tool is denied: {place}. A person has to mend it; \
@@ -332,13 +338,13 @@ impl Listed {
 impl Lists {
     fn parse(policy: &Policy) -> Result<Self, String> {
         let list = |name: &str, rules: &[policy::Rule]| {
-            let read = |(at, rule): (usize, &policy::Rule)| match Rule::parse(&rule.text) {
+            let read = |rule: &policy::Rule| match Rule::parse(&rule.text) {
                 Ok(parsed) => {
                     Ok(Listed { rule: parsed, text: rule.text.clone(), base: Place::new(&rule.base), elsewhere: None })
                 }
-                Err(bad) => Err(format!("rules.{name}[{at}] in {}: {bad}", rule.base.display())),
+                Err(bad) => Err(format!("among the {name} rules of {}: {bad}", rule.base.display())),
             };
-            rules.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()
+            rules.iter().map(read).collect::<Result<Vec<_>, _>>()
         };
         let lists = Lists {
             deny: list("deny", &policy.deny)?,
@@ -355,8 +361,8 @@ impl Lists {
             ("ask", RuleList::Ask, &policy.ask, &self.ask),
             ("allow", RuleList::Allow, &policy.allow, &self.allow),
         ] {
-            for (at, (written, listed)) in written.iter().zip(read).enumerate() {
-                let place = || format!("rules.{name}[{at}] `{}`", listed.text);
+            for (written, listed) in written.iter().zip(read) {
+                let place = || format!("the {name} rule `{}`", listed.text);
                 let examples = written.match_examples.iter().map(|example| (example, true));
                 let counter = written.not_match_examples.iter().map(|example| (example, false));
                 for (example, wanted) in examples.chain(counter) {

@@ -19,6 +19,8 @@ pub struct Question {
     pub rule: Option<String>,
     /// For the person.
     pub why: String,
+    /// Rules with which it would be allowed; empty: none that would allow no more than its like.
+    pub missing: Vec<String>,
     /// For the model, if nobody can be asked.
     advice: &'static str,
 }
@@ -33,17 +35,22 @@ impl Opinion {
     }
 
     pub(super) fn ask(why: String) -> Self {
-        Opinion::Ask(Question { rule: None, why, advice: "" })
+        Opinion::Ask(Question { rule: None, why, missing: Vec::new(), advice: "" })
+    }
+
+    /// Of a command line of which rules allow only a part.
+    pub(super) fn ask_for(why: String, missing: Vec<String>) -> Self {
+        Opinion::Ask(Question { rule: None, why, missing, advice: "" })
     }
 
     /// Of a command line that may be allowed in another form.
     pub(super) fn ask_plainer(why: String) -> Self {
-        Opinion::Ask(Question { rule: None, why, advice: PLAINER })
+        Opinion::Ask(Question { rule: None, why, missing: Vec::new(), advice: PLAINER })
     }
 
     pub(super) fn ask_by(listed: &Listed, shown: &str) -> Self {
         let why = format!("the rule `{}` wants a person asked about {shown}", listed.text);
-        Opinion::Ask(Question { rule: Some(listed.text.clone()), why, advice: "" })
+        Opinion::Ask(Question { rule: Some(listed.text.clone()), why, missing: Vec::new(), advice: "" })
     }
 
     pub(super) fn is_allow(&self) -> bool {
@@ -67,6 +74,12 @@ impl Opinion {
 }
 
 impl Question {
+    /// About a call that no list names.
+    #[must_use]
+    pub fn unlisted(why: impl Into<String>) -> Self {
+        Question { rule: None, why: why.into(), missing: Vec::new(), advice: "" }
+    }
+
     /// The name that an `ask` list gave it, for who shows it.
     #[must_use]
     pub fn in_list(&self) -> Option<String> {
@@ -75,9 +88,9 @@ impl Question {
 
     #[must_use]
     pub fn denied(self) -> Judgement {
-        let Question { why, advice, .. } = self;
+        let Question { why, missing, advice, .. } = self;
         let why = format!("{why}, {NO_ONE} {advice}");
-        Judgement::deny(Source::NoOneToAsk, why.trim_end())
+        Judgement { missing, ..Judgement::deny(Source::NoOneToAsk, why.trim_end()) }
     }
 }
 

@@ -13,11 +13,13 @@ use ukai_protocol::policy::{RuleList, Sandbox};
 
 use super::path::{normalize, real_path};
 use super::rule::{Anchor, PathRule};
+use super::shell;
 
 pub struct Places {
     workdir: Place,
     home: Place,
     outputs: Place,
+    temp: Place,
     named: Vec<Named>,
     /// What the policy opens to commands besides.
     opened: Sandbox,
@@ -50,6 +52,12 @@ impl Place {
     }
 }
 
+/// The folder for temporary files of the job with these outputs.
+#[must_use]
+pub fn temp_of(outputs: &Path) -> PathBuf {
+    outputs.parent().unwrap_or(outputs).join("tmp")
+}
+
 /// Whether a tool changes the files that it is called for.
 fn is_writer(tool: &str) -> bool {
     matches!(tool, "Edit" | "Write")
@@ -61,6 +69,7 @@ impl Places {
             workdir: Place::new(workdir),
             home: Place::new(home),
             outputs: Place::new(outputs),
+            temp: Place::new(&temp_of(outputs)),
             named: Vec::new(),
             opened: Sandbox::default(),
             private: Vec::new(),
@@ -184,13 +193,14 @@ impl Places {
     pub fn hold_for_command(&self, writes: bool, real: &Path, is_dir: bool) -> bool {
         let Sandbox { read, write, .. } = &self.opened;
         let opened = write.iter().chain(read.iter().filter(|_| !writes)).any(|folder| real.starts_with(folder));
-        opened && !self.is_private(real) || self.hold(if writes { "Edit" } else { "Read" }, real, is_dir)
+        let opened = opened && !self.is_private(real);
+        opened || self.is_temp(real) || self.hold(if writes { "Edit" } else { "Read" }, real, is_dir)
     }
 
     /// Takes in what commands may read and write besides the roots.
     pub(super) fn open_to_commands(&mut self, sandbox: &Sandbox) {
         let real = |paths: &[PathBuf]| paths.iter().map(|path| Place::new(path).real).collect();
-        self.opened = Sandbox { read: real(&sandbox.read), write: real(&sandbox.write), ..Sandbox::default() };
+        self.opened = Sandbox { read: real(&sandbox.read), write: real(&sandbox.write), ..sandbox.clone() };
     }
 
     /// Whether what a deny or ask rule names lies below this folder, or is it: who removes `~` removes `~/.ssh`.
@@ -213,6 +223,30 @@ impl Places {
             Anchor::Workdir => &self.workdir,
         };
         anchor.both().map(|anchor| anchor.join(&prefix))
+    }
+
+    /// Whether this place is in the job's folder for temporary files, which its commands may fill as they like.
+    #[must_use]
+    pub fn is_temp(&self, real: &Path) -> bool {
+        real.starts_with(&self.temp.real)
+    }
+
+    /// Whether a variable of this name is one of the shell alone: no program that a command line starts gets it. What is
+    /// handed to commands has capitals in its name, aside from what the owner's policy adds.
+    #[must_use]
+    pub fn is_of_shell(&self, name: &str) -> bool {
+        let small = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+        let handed = name.starts_with("npm_") || self.opened.env.iter().any(|known| known == name);
+        small && !handed && !shell::environment::is_dangerous(name)
+    }
+
+    /// What a command line of this job can know of where it will run.
+    #[must_use]
+    pub fn job(&self) -> shell::Job<'_> {
+        // The owner's policy may hand them another.
+        let own = !self.opened.env.iter().any(|name| name == "TMPDIR");
+        let temp = own.then_some(self.temp.lexical.as_path());
+        shell::Job { workdir: self.workdir(), home: self.home(), temp }
     }
 
     /// Whether this place is in the job's own `outputs/`.

@@ -5,6 +5,8 @@
 
 #![deny(clippy::disallowed_methods)]
 
+mod command;
+
 use ukai_protocol::policy::split_rule;
 
 use super::command::CommandRule;
@@ -72,14 +74,14 @@ impl Rule {
         }
         let known = registry::is_known(name);
         if !known && !is_declared(name) {
-            let nearest = registry::nearest(name).join(", ");
-            return Err(bad(format!("there is no tool named `{name}`; the nearest are {nearest}")));
+            let nearest = registry::nearest(name).first().copied().unwrap_or_default();
+            return Err(bad(format!("there is no tool named `{name}`; did you mean `{nearest}`?")));
         }
         match spec {
             None => Ok(Rule::Tool(name.to_owned())),
             Some(spec) if spec.trim().is_empty() => Err(bad(format!("empty brackets; write `{name}` for every call"))),
             Some(spec) if PATH_TOOLS.contains(&name) => PathRule::parse(name, spec).map(Rule::Path).map_err(bad),
-            Some(spec) if name == "Bash" => Ok(Rule::Command(CommandRule { text: spec.to_owned() })),
+            Some(spec) if name == "Bash" => command::read(spec).map(Rule::Command).map_err(bad),
             Some(_) => Err(bad(format!("rules on `{name}` take nothing in brackets"))),
         }
     }
@@ -186,7 +188,8 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_an_error() {
         for (text, why) in [
-            ("Raed(.env)", "nearest"),
+            ("Raed(.env)", "did you mean `Read`?"),
+            ("Bahs", "did you mean `Bash`?"),
             ("Raed", "Read"),
             ("Read(", "without a `)`"),
             ("Read(x) ) y", "without a `)`"),

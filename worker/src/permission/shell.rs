@@ -5,22 +5,28 @@
 //! understood for certain makes the reading *opaque*: it then lists what was found so far, and nobody may conclude that
 //! it is all. Two parsers have to agree: ours, which decodes words, and tree-sitter's grammar of bash (`agree`).
 //!
-//! Deliberately missing: the values of variables. A word that holds one is marked as unknown, and whoever judges it
-//! has to take it for anything.
+//! Values are followed where the line itself sets them (`value`); what else a variable holds is marked as unknown, and
+//! whoever judges it has to take it for anything.
 
 #![deny(clippy::disallowed_methods)]
 
 mod agree;
+mod builtin;
 pub mod environment;
 mod flow;
 pub mod git;
 mod parse;
+pub mod value;
 pub mod word;
 mod wrapper;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use parse::Parser;
+use flow::State;
+use parse::{Node, Parser};
+use value::{Sources, Values};
 use word::Word;
 
 /// Bytes of a command line. What is longer is data, and belongs into a file.
@@ -33,10 +39,21 @@ pub const COMMANDS_MAX: usize = 256;
 /// What the reading has to know of the place where it will run.
 pub struct Surroundings<'a> {
     pub home: &'a str,
-    /// `None`: `$PWD` is not taken as known.
-    pub workdir: Option<&'a str>,
-    /// The text changes its folder somewhere, so `$PWD` is not known either.
-    pub moves: bool,
+    /// The job's own folder for temporary files, as commands find it in `TMPDIR`.
+    pub temp: Option<&'a str>,
+    /// Where the values of its expansions come from.
+    pub sources: Sources,
+    /// It defines functions, which run where they are called.
+    pub functions: Cell<bool>,
+}
+
+/// The places of a job.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    pub workdir: &'a Path,
+    pub home: &'a Path,
+    /// `None`: it has no folder for temporary files that is known.
+    pub temp: Option<&'a Path>,
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +76,8 @@ pub struct Simple {
     pub dirs: Vec<PathBuf>,
     /// A wrapper that only passes on what it is given: what is inside is judged in its place too.
     pub wraps: bool,
+    /// What variables hold where it runs.
+    pub values: Rc<Values>,
 }
 
 pub use parse::Redirect;
@@ -88,21 +107,30 @@ impl Simple {
     }
 }
 
-/// Reads one command line that will run in `workdir`.
+#[cfg(test)]
+impl Job<'_> {
+    pub fn example() -> Self {
+        Job { workdir: Path::new("/w"), home: Path::new("/h"), temp: Some(Path::new("/t")) }
+    }
+}
+
+/// Reads one command line of a job.
 #[must_use]
-pub fn read(text: &str, workdir: &Path, home: &Path) -> Reading {
-    let (Some(home), Some(folder)) = (home.to_str(), workdir.to_str()) else {
+pub fn read(text: &str, job: &Job<'_>) -> Reading {
+    let (Some(home), Some(_)) = (job.home.to_str(), job.workdir.to_str()) else {
         return Reading { opaque: Some("the folders of this job are no text"), ..Reading::default() };
     };
-    let moves = text.contains("cd") || text.contains("pushd") || text.contains("popd");
-    let around = Surroundings { home, workdir: Some(folder), moves };
+    let temp = job.temp.and_then(Path::to_str);
+    let (sources, functions) = (Sources::default(), Cell::new(false));
+    let around = Surroundings { home, temp, sources, functions };
     let mut reading = Reading::default();
-    nested(text, &around, &[workdir.to_owned()], &Input::Nothing, 0, &mut reading);
+    let begun = State::new(vec![job.workdir.to_owned()], Values::default());
+    nested(text, &around, &begun, &Input::Nothing, 0, &mut reading);
     reading
 }
 
-/// Adds what a text runs to a reading. `depth` counts the texts within texts.
-fn nested(text: &str, around: &Surroundings<'_>, dirs: &[PathBuf], input: &Input, depth: usize, reading: &mut Reading) {
+/// The tree of a text. `depth` counts the texts within texts.
+fn tree(text: &str, around: &Surroundings<'_>, depth: usize, reading: &mut Reading) -> Option<Node> {
     let doubt = if text.len() > TEXT_BYTES_MAX {
         Some("it is too long")
     } else if depth > DEPTH_MAX {
@@ -114,18 +142,24 @@ fn nested(text: &str, around: &Surroundings<'_>, dirs: &[PathBuf], input: &Input
     };
     if doubt.is_some() {
         reading.opaque = reading.opaque.or(doubt);
-        return;
+        return None;
     }
     let mut parser = Parser::new(text, around, depth);
     let found = parser.program();
     let doubt = parser.doubt.or_else(|| found.as_ref().err().copied());
     reading.opaque = reading.opaque.or(doubt);
-    let Ok(node) = found else { return };
+    let node = found.ok()?;
     if doubt.is_none() && !agree::agree(text, &parser.hidden, &parser.starts) {
         reading.opaque = reading.opaque.or(Some("two readings of it differ"));
     }
+    Some(node)
+}
+
+/// Adds what the text of a shell of its own runs to a reading.
+fn nested(text: &str, around: &Surroundings<'_>, begun: &State, input: &Input, depth: usize, reading: &mut Reading) {
+    let Some(node) = tree(text, around, depth, reading) else { return };
     let from = reading.commands.len();
-    flow::flatten(&node, dirs, input, around, reading);
+    flow::flatten(&node, begun, input, around, depth, reading);
     let mut at = from;
     while at < reading.commands.len() {
         let outer = reading.commands[at].clone();
@@ -134,11 +168,13 @@ fn nested(text: &str, around: &Surroundings<'_>, dirs: &[PathBuf], input: &Input
         reading.opaque = reading.opaque.or(inside.doubt);
         for (assigns, words) in inside.lines {
             let input = if inside.passes_input { outer.input.clone() } else { Input::Unknown };
-            let dirs = outer.dirs.clone();
-            reading.commands.push(Simple { assigns, words, input, dirs, ..Simple::default() });
+            let (dirs, values) = (outer.dirs.clone(), outer.values.clone());
+            reading.commands.push(Simple { assigns, words, input, dirs, values, ..Simple::default() });
         }
         for script in inside.scripts {
-            nested(&script, around, &outer.dirs, &Input::Unknown, depth + 1, reading);
+            let values = inherited(&outer, &inside.arguments);
+            let begun = State::new(outer.dirs.clone(), values);
+            nested(&script, around, &begun, &Input::Unknown, depth + 1, reading);
         }
         if reading.commands.len() > COMMANDS_MAX {
             reading.opaque = reading.opaque.or(Some("it holds too many commands"));
@@ -146,6 +182,16 @@ fn nested(text: &str, around: &Surroundings<'_>, dirs: &[PathBuf], input: &Input
         }
         at += 1;
     }
+}
+
+/// What variables hold in a shell that a command starts: what is handed to it, and perhaps what was set before.
+fn inherited(outer: &Simple, arguments: &[Word]) -> Values {
+    let mut values = outer.values.guessed();
+    for (name, value) in &outer.assigns {
+        values.set(name, vec![vec![value.clone()]]);
+    }
+    values.arguments(arguments);
+    values
 }
 
 /// Characters that stand for what is not known where words are compared: no text may hold them.

@@ -402,8 +402,8 @@ fn a_policy_that_does_not_load_denies_everything_and_says_where() {
     covered.allow[1].not_match_examples = vec!["cd x && ls".to_owned(), "(ls; ls -l) | ls".to_owned()];
     for (policy, place) in [
         (named, "policy.yaml:3:1"),
-        (world.rules(&["Read", "Raed"], &[], &[]), "rules.allow[1]"),
-        (world.rules(&["Read"], &["Read("], &[]), "rules.ask[0]"),
+        (world.rules(&["Read", "Raed"], &[], &[]), "among the allow rules of "),
+        (world.rules(&["Read"], &["Read("], &[]), "among the ask rules of "),
         (example, "does not match the example `lib/x`"),
         (counter, "matches the example `src/.ENV`"),
         (shell, "does not match the example `ls; echo rm x`"),
@@ -443,6 +443,26 @@ fn only_a_rule_without_brackets_hides_a_tool() {
     }
     assert_eq!(word(&permission.judge("Glob", &input(&[("pattern", "*")]))), "default");
     check(&permission, "Grep", ".", "deny Grep");
+}
+
+#[test]
+fn what_reaches_only_what_the_job_started_needs_no_rule() {
+    let world = World::new();
+    for (allow, ask, deny, tool, expected) in [
+        (&["Bash"][..], &[][..], &[][..], "BashOutput", "allow"),
+        (&["Bash(make:*)"], &[], &[], "KillShell", "allow"),
+        // What only reads runs without a rule, in the background too.
+        (&[], &[], &[], "BashOutput", "allow"),
+        (&["BashOutput"], &[], &[], "BashOutput", "allow BashOutput"),
+        (&["Bash"], &["KillShell"], &[], "KillShell", "no_one"),
+        (&["Bash"], &[], &["BashOutput"], "BashOutput", "deny BashOutput"),
+    ] {
+        let permission = world.permission(&world.rules(allow, ask, deny), "work");
+        assert_eq!(word(&permission.judge(tool, &Json::default())), expected, "{tool}: {allow:?} {ask:?} {deny:?}");
+    }
+    let mut disabled = world.rules(&["Bash"], &[], &[]);
+    disabled.disabled_tools = vec!["KillShell".to_owned()];
+    assert_eq!(word(&world.permission(&disabled, "work").judge("KillShell", &Json::default())), "default");
 }
 
 mod corpus;

@@ -17,7 +17,7 @@ pub(super) fn of(policy: &Policy, bind: impl Fn(&Policy) -> Permission) -> Vec<R
     for (list, (at, rule)) in rules {
         let mut fault = |why| faults.push(RuleFault { list, at, why });
         if let Err(bad) = Rule::parse(&rule.text) {
-            fault(bad.to_string());
+            fault(bad.why);
             continue;
         }
         for alone in examples(rule) {

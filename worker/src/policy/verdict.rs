@@ -18,7 +18,7 @@ pub(super) fn on(call: &Call, policy: &Policy, permission: &Permission) -> Answe
             let source = if rule.is_some() { "rule" } else { "default" };
             Verdict { decision: Decision::Ask, source: source.to_owned(), rule, why }
         }
-        Opinion::Final(Judgement { verdict, source, why }) => {
+        Opinion::Final(Judgement { verdict, source, why, .. }) => {
             let decision = match verdict {
                 policy::Verdict::Allow => Decision::Allow,
                 policy::Verdict::Deny => Decision::Deny,

@@ -147,9 +147,7 @@ impl Actor for QueryLoop {
             }
             Message::Told(ToWorker::Reject { why }) => return Err(format!("turned away: {why}").into()),
             Message::Told(ToWorker::Answered { call, tool, judgement, granted }) => {
-                if let Some(rule) = &granted {
-                    state.deps.grant(rule);
-                }
+                state.deps.grant(&granted);
                 state.machine.handle_answered(&Event::AskAnswered { call, tool, judgement, granted }, now);
             }
             Message::Told(ToWorker::StillAsked { calls }) => state.machine.handle_still_asked(&calls),

@@ -32,6 +32,7 @@ use ukai_protocol::run_state::{Illegal, RunState};
 
 use super::limits::{self, Clocks};
 use crate::context::Context;
+use crate::permission::Question;
 use crate::provider::classify::Failure;
 use crate::provider::{self, Answered};
 use crate::tool::{Flags, ToolOutput};
@@ -84,7 +85,7 @@ pub enum Ruling {
     /// `input` is what was judged, and what will run.
     Judged { input: Json, read_only: bool, judgement: Judgement },
     /// A person is to decide; a no if none does until then (milliseconds since 1970).
-    Ask { input: Json, read_only: bool, rule: Option<String>, why: String, deadline_ms: u64 },
+    Ask { input: Json, read_only: bool, question: Question, deadline_ms: u64 },
     /// There is nothing to permit: no such tool, or not with such arguments.
     Invalid { why: String },
 }
@@ -224,9 +225,10 @@ impl Machine {
             Ruling::Judged { input, read_only, judgement } => {
                 self.record(Event::Judged { call: call.to_owned(), tool, input, read_only, judgement });
             }
-            Ruling::Ask { input, read_only, rule, why, deadline_ms } => {
+            Ruling::Ask { input, read_only, question, deadline_ms } => {
+                let Question { rule, why, missing, .. } = question;
                 let call = call.to_owned();
-                self.record(Event::AskOpened { call, tool, input, read_only, rule, why, deadline_ms });
+                self.record(Event::AskOpened { call, tool, input, read_only, rule, why, missing, deadline_ms });
             }
             Ruling::Invalid { why } => self.answer(call, tool, ToolStatus::Invalid, why, now),
         }

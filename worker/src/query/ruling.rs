@@ -25,7 +25,7 @@ pub(super) fn on(deps: &Deps, tool: &str, input: Json) -> Ruling {
                     return Ruling::Invalid { why };
                 }
                 let deadline_ms = since_1970(timeout);
-                return Ruling::Ask { input, read_only, rule: question.rule, why: question.why, deadline_ms };
+                return Ruling::Ask { input, read_only, question, deadline_ms };
             }
             None => question.denied(),
         },

@@ -42,11 +42,6 @@ pub(super) fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
         )));
     }
     let timeout_ms = input.0.get("timeout").and_then(serde_json::Value::as_u64).unwrap_or(TIMEOUT_MS);
-    if timeout_ms > TIMEOUT_MS_MAX {
-        return Err(Stopped::Invalid(format!(
-            "timeout is {timeout_ms} ms, at most {TIMEOUT_MS_MAX} are given. Run it in the background and look with BashOutput."
-        )));
-    }
     let shells = &context.shells;
     let running = shells.start(command).map_err(Stopped::Failed)?;
     if input.0.get("run_in_background").and_then(serde_json::Value::as_bool) == Some(true) {

@@ -5,6 +5,7 @@ use ukai_protocol::json::Json;
 
 use super::background::{News, Over};
 use super::bash::named;
+use super::output::counted;
 use super::{Context, Stopped, text};
 use crate::host::words::Exit;
 
@@ -23,7 +24,8 @@ pub(super) fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
     let News { text, lost, over } = shell.news();
     let mut sink = context.sink("BashOutput");
     if lost > 0 {
-        sink.push(&format!("[{lost} bytes before this are lost: it said more than is kept between two looks]\n"));
+        let lost = counted(lost, "byte");
+        sink.push(&format!("[lost before this: {lost}; it said more than is kept between two looks]\n"));
     }
     for line in text.split_inclusive('\n') {
         if filter.as_ref().is_none_or(|filter| filter.is_match(line.trim_end_matches('\n'))) {

@@ -17,7 +17,7 @@ use ukai_protocol::json::Json;
 use super::git_attributes::Decree;
 use super::glob::matcher_of;
 use super::open::{OpenError, open_file};
-use super::output::{clean, cut_line, quote_path};
+use super::output::{clean, counted, cut_line, quote_path};
 use super::read::BINARY_LOOK_BYTES;
 use super::spill::Sink;
 use super::target::target;
@@ -219,8 +219,7 @@ impl Grep<'_> {
         let total = match self.mode {
             Mode::Files => format!("total: {}\n", files(self.files)),
             _ => {
-                let lines = if self.lines == 1 { "line" } else { "lines" };
-                format!("total: {} matching {lines} in {}\n", self.lines, files(self.files))
+                format!("total: {} in {}\n", counted(self.lines, "matching line"), files(self.files))
             }
         };
         self.out.push(&total);
@@ -236,7 +235,7 @@ pub(super) fn passed_over(passed: &PassedOver, denied: u64, more: &str) -> Strin
     }
     notes.push_str(more);
     if passed.unreadable > 0 {
-        notes.push_str(&format!("[not entered: {} unreadable folders]\n", passed.unreadable));
+        notes.push_str(&format!("[not entered: {}]\n", counted(passed.unreadable, "unreadable folder")));
     }
     if passed.crowded > 0 {
         notes.push_str(&format!("[left out: {} beyond what is looked at in one folder]\n", files(passed.crowded)));
@@ -250,7 +249,7 @@ pub(super) fn passed_over(passed: &PassedOver, denied: u64, more: &str) -> Strin
 }
 
 fn files(count: u64) -> String {
-    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+    counted(count, "file")
 }
 
 impl Left {

@@ -261,6 +261,12 @@ pub fn cut_line(line: &str, max: usize) -> String {
     }
 }
 
+/// `1 line`, `2 lines`.
+#[must_use]
+pub fn counted(count: u64, one: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use ukai_protocol::secret::fingerprint::{Mask, SECRET_BYTES_MAX};
 
 use super::look::look;
 use super::open::{OpenError, open_file};
-use super::output::clean;
+use super::output::{clean, counted};
 use super::target::target;
 use super::{Context, Stopped, text};
 use crate::context::tokens::estimate_text;
@@ -105,7 +105,10 @@ pub(super) fn page(
         shown += 1;
     }
     if shown == 0 {
-        return Err(Stopped::Invalid(format!("Read {named}: it has {number} lines; there is no line {offset}.")));
+        return Err(Stopped::Invalid(format!(
+            "Read {named}: it has {}; there is no line {offset}.",
+            counted(number, "line")
+        )));
     }
     Ok(out)
 }

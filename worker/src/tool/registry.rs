@@ -8,6 +8,7 @@
 use serde_json::{Map, Value, json};
 use ukai_protocol::json::Json;
 
+use super::bash::TIMEOUT_MS_MAX;
 use crate::provider::wire::Definition;
 
 /// What a call may do, said by its tool for its very input. Nothing is assumed: all false unless known.
@@ -146,6 +147,8 @@ enum Kind {
     Text,
     /// A whole number from 1.
     Count,
+    /// And up to this one.
+    CountTo(u64),
     Flag,
     OneOf(&'static [&'static str]),
 }
@@ -166,7 +169,11 @@ const READ: &[Parameter] = &[
 const BASH: &[Parameter] = &[
     must("command", Kind::Text, "The command line"),
     may("description", Kind::Text, "What it does, in a few words"),
-    may("timeout", Kind::Count, "After how many milliseconds it is ended: 120000 if absent, at most 600000"),
+    may(
+        "timeout",
+        Kind::CountTo(TIMEOUT_MS_MAX),
+        "After how many milliseconds it is ended: 120000 if absent, at most 600000; what takes longer runs in the background",
+    ),
     may("run_in_background", Kind::Flag, "Return at once and let it run"),
 ];
 const BASH_OUTPUT: &[Parameter] = &[
@@ -217,6 +224,7 @@ impl Parameter {
         match self.kind {
             Kind::Text => json!({"type": "string", "description": about}),
             Kind::Count => json!({"type": "integer", "minimum": 1, "description": about}),
+            Kind::CountTo(max) => json!({"type": "integer", "minimum": 1, "maximum": max, "description": about}),
             Kind::Flag => json!({"type": "boolean", "description": about}),
             Kind::OneOf(values) => json!({"type": "string", "enum": values, "description": about}),
         }
@@ -237,6 +245,10 @@ impl Parameter {
             Kind::Count => match value.as_u64() {
                 Some(1..) => None,
                 _ => Some(format!("`{name}` must be a whole number from 1, not {value}")),
+            },
+            Kind::CountTo(max) => match value.as_u64() {
+                Some(count) if (1..=max).contains(&count) => None,
+                _ => Some(format!("`{name}` must be a whole number from 1 to {max}, not {value}")),
             },
             Kind::Flag if value.is_boolean() => None,
             Kind::Flag => Some(format!("`{name}` must be true or false, not {}", kind_of(value))),
@@ -326,6 +338,9 @@ mod tests {
             ("Read", r#"{"file_path":"a","limit":1.5}"#, Some("from 1, not 1.5")),
             ("Read", r#"{"file_path":"a","path":"b"}"#, Some("there is no `path`")),
             ("Read", r#"{"file_path":"a","offset":1,"limit":5}"#, None),
+            ("Bash", r#"{"command":"ls","timeout":99999999}"#, Some("from 1 to 600000, not 99999999")),
+            ("Bash", r#"{"command":"ls","timeout":0,"run_in_background":true}"#, Some("from 1 to 600000, not 0")),
+            ("Bash", r#"{"command":"ls","timeout":600000}"#, None),
             ("Grep", r#"{"pattern":"x","output_mode":"lines"}"#, Some("one of content")),
             ("Grep", r#"{"pattern":"x","-i":"yes"}"#, Some("true or false")),
             (

@@ -2,7 +2,7 @@
 //! background.
 
 mod confine;
-mod environment;
+pub mod environment;
 mod guard;
 mod look;
 
@@ -37,6 +37,10 @@ pub struct Shells {
     /// What every command finds in its environment, known at the first.
     env: OnceLock<Vec<(String, String)>>,
     started: AtomicU64,
+    /// Numbers of commands in the background, up to the last that was given out.
+    named: AtomicU64,
+    /// Up to here they are of earlier processes of this job: what those had started has ended with them.
+    named_before: u64,
     opened: OnceLock<Vec<PathBuf>>,
     background: Mutex<BTreeMap<String, Arc<Background>>>,
     /// None: nothing has been confined, or nothing will be.
@@ -58,6 +62,8 @@ pub struct About {
     pub env: Vec<(String, String)>,
     /// From TERM to KILL.
     pub grace: Duration,
+    /// How many calls the log knows: no more commands can have been named before.
+    pub calls_before: u64,
 }
 
 impl About {
@@ -74,14 +80,15 @@ impl About {
 
     /// Where commands may leave what nobody needs.
     fn temp(&self) -> PathBuf {
-        self.run().join("tmp")
+        crate::permission::places::temp_of(&self.outputs)
     }
 }
 
 impl Shells {
     #[must_use]
     pub fn new(host: Host, about: About) -> Self {
-        Shells { host: Some((host, about)), ..Shells::none() }
+        let named_before = about.calls_before;
+        Shells { host: Some((host, about)), named: AtomicU64::new(named_before), named_before, ..Shells::none() }
     }
 
     /// For a process that starts no commands.
@@ -91,6 +98,8 @@ impl Shells {
             host: None,
             env: OnceLock::new(),
             started: AtomicU64::new(0),
+            named: AtomicU64::new(0),
+            named_before: 0,
             opened: OnceLock::new(),
             background: Mutex::default(),
             guard: Mutex::default(),
@@ -185,7 +194,8 @@ impl Shells {
         }
     }
 
-    /// Takes a command into the background and names it.
+    /// Takes a command into the background and names it, as no other of this job was ever named: the model may still ask
+    /// for one of an earlier process.
     pub fn keep(&self, running: Running, outputs: &Path) -> Result<String, String> {
         let mut background = self.background();
         background.retain(|_, shell| !shell.is_over_and_told());
@@ -196,9 +206,9 @@ impl Shells {
                 "{BACKGROUND_MAX} commands are in the background already ({names}); read or end one of them first"
             ));
         }
-        let name = format!("bash_{}", self.started.load(Ordering::Relaxed));
         let shell = Background::listen(running, outputs, self.grace())
             .map_err(|error| format!("the command could not be listened to and was ended: {error}"))?;
+        let name = format!("{NAMES}{}", self.named.fetch_add(1, Ordering::Relaxed) + 1);
         background.insert(name.clone(), shell);
         Ok(name)
     }
@@ -210,10 +220,20 @@ impl Shells {
             let names: Vec<&str> = background.keys().map(String::as_str).collect();
             let there =
                 if names.is_empty() { "There is none".to_owned() } else { format!("There are {}", names.join(", ")) };
-            format!(
-                "no command in the background has the id `{name}`. {there}; one ends with the process that started it."
-            )
+            match self.is_of_before(name) {
+                true => format!(
+                    "{name} has ended, and what it said is gone: this job has been paused or started again since, and \
+                     whatever ran in the background ended then. {there}. Start it again if it is still needed."
+                ),
+                false => format!("no command in the background has the id `{name}`. {there}."),
+            }
         })
+    }
+
+    /// Whether an earlier process of this job may have named a command so.
+    fn is_of_before(&self, name: &str) -> bool {
+        let number = name.strip_prefix(NAMES).and_then(|number| number.parse().ok());
+        number.is_some_and(|number: u64| (1..=self.named_before).contains(&number))
     }
 
     /// Whether anything was ever started.
@@ -281,4 +301,26 @@ pub fn bash() -> Option<&'static Path> {
     SHELLS.iter().map(Path::new).find(|path| path.is_file())
 }
 
+const NAMES: &str = "bash_";
 const NO_HOST: &str = "this process starts no commands";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_of_an_earlier_process_is_told_from_one_that_never_was() {
+        let shells = Shells { named: AtomicU64::new(3), named_before: 3, ..Shells::none() };
+        for (name, part) in [
+            ("bash_3", "bash_3 has ended"),
+            ("bash_1", "There is none. Start it again"),
+            ("bash_4", "no command in the background has the id `bash_4`"),
+            ("bash_0", "no command"),
+            ("shell_1", "no command"),
+            ("", "no command"),
+        ] {
+            let why = shells.find(name).err().unwrap_or_default();
+            assert!(why.contains(part), "{name}: {why}");
+        }
+    }
+}

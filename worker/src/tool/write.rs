@@ -5,7 +5,7 @@ use ukai_protocol::json::Json;
 
 use super::draft::Draft;
 use super::look::Contents;
-use super::output::quote_path;
+use super::output::{counted, quote_path};
 use super::read::BINARY_LOOK_BYTES;
 use super::shape::Shape;
 use super::{Context, Stopped, ToolOutput, text};
@@ -40,11 +40,11 @@ pub fn run(input: &Json, context: &Context) -> Result<ToolOutput, Stopped> {
         Change::Modified => "Wrote",
     };
     let named = quote_path(text(input, "file_path").unwrap_or_default().as_bytes());
-    let (lines, bytes) = (whole.lines().count(), whole.len());
+    let (lines, bytes) = (counted(whole.lines().count() as u64, "line"), counted(whole.len() as u64, "byte"));
     let kept = match shape {
         Shape { crlf: true, .. } => " Its line ends are CRLF, as they were.",
         Shape { crlf: false, .. } => "",
     };
-    let output = format!("{done} {named}: {lines} lines, {bytes} bytes.{kept}");
+    let output = format!("{done} {named}: {lines}, {bytes}.{kept}");
     Ok(ToolOutput { files_changed: vec![change], ..ToolOutput::new(ToolStatus::Ok, output) })
 }

@@ -36,7 +36,7 @@ pub(super) fn tell(output: Output, context: &Context, folder: &Path, ended: &[(J
         text.push_str(&format!("the logs, one line per event: {}/*/events.jsonl\n", runs.display()));
     } else {
         for (row, result) in ended {
-            text.push_str(&json::result(row, result));
+            text.push_str(&json::result(row, result, None));
             text.push('\n');
         }
         let jobs: Vec<_> =

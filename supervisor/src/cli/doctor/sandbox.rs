@@ -1,26 +1,35 @@
 //! What confines the commands of a job here, and what follows where something is missing.
 
+use std::path::PathBuf;
+
 use ukai_protocol::one_shot::{SandboxAnswer, SandboxRequest};
+use ukai_protocol::policy::Sandbox;
 
 use super::{Fact, bad, fact, origin_of};
+use crate::cli::context::Context;
 use crate::cli::one_shot;
 use crate::policy_file::Traced;
+use crate::policy_file::sandbox::{described, missing};
 
 const TOPIC: &str = "sandbox";
 
-pub(super) async fn facts(traced: &Traced) -> Vec<Fact> {
+pub(super) async fn facts(context: &Context, traced: &Traced) -> Vec<Fact> {
     let sandbox = &traced.policy.sandbox;
     let off = (!sandbox.on).then(|| {
         bad(TOPIC, "policy", "off: what a model starts may do all that you may; write `sandbox: on`", origin_of(traced))
     });
-    let facts = match one_shot::ask(&["sandbox"], &SandboxRequest { network: sandbox.network }).await {
-        Ok(answer) => described(&answer, sandbox.on),
+    let is_usual = !sandbox.on || *sandbox == Sandbox::default();
+    let opened = (!is_usual).then(|| fact(TOPIC, "policy", described(sandbox), origin_of(traced)));
+    let missing = missing(sandbox).into_iter().map(|gone| bad(TOPIC, "missing", gone, origin_of(traced)));
+    let request = SandboxRequest { sandbox: sandbox.clone(), workdir: context.current_folder.clone() };
+    let facts = match one_shot::ask(&["sandbox"], &request).await {
+        Ok(answer) => of_kernel(&answer, sandbox.on),
         Err(failure) => vec![bad(TOPIC, "kernel", failure.text, "")],
     };
-    off.into_iter().chain(facts).collect()
+    off.into_iter().chain(opened).chain(missing).chain(facts).collect()
 }
 
-fn described(answer: &SandboxAnswer, on: bool) -> Vec<Fact> {
+fn of_kernel(answer: &SandboxAnswer, on: bool) -> Vec<Fact> {
     let SandboxAnswer { landlock_abi: abi, landlock_abi_min: min, namespaces, seccomp, bash, bash_places, .. } = answer;
     let landlock = match abi {
         0 => bad(TOPIC, "landlock", "no: this kernel has none, or it is switched off", FILES),
@@ -39,15 +48,35 @@ fn described(answer: &SandboxAnswer, on: bool) -> Vec<Fact> {
             bad(TOPIC, "bash", why, "a command is judged as bash reads it")
         }
     };
-    vec![
+    let facts = [
         landlock,
         granted("namespaces", namespaces, "keep `.git` and what rules deny as they are, and end whole trees"),
         granted("seccomp", seccomp, "keeps sockets closed, and the ways out"),
         commands(answer, on),
         worker(answer, on),
         bash,
-    ]
+    ];
+    facts.into_iter().chain(programs(&answer.hidden_programs)).collect()
 }
+
+/// A program that is there for its owner and not for a job would be looked for in vain.
+fn programs(hidden: &[PathBuf]) -> Option<Fact> {
+    let first = hidden.first()?;
+    let mut shown: Vec<_> = hidden.iter().take(HIDDEN_SHOWN_MAX).map(|path| path.display().to_string()).collect();
+    if hidden.len() > shown.len() {
+        shown.push(format!("{} more", hidden.len() - shown.len()));
+    }
+    let why = format!(
+        "commands do not see the programs in {}; where a job needs them, open where they really lie: \
+         `sandbox: {{read: [\"{}\"]}}`",
+        shown.join(", "),
+        first.parent().unwrap_or(first).display()
+    );
+    Some(bad(TOPIC, "PATH", why, "the environment of this terminal"))
+}
+
+/// Some systems put dozens of another one's folders there.
+const HIDDEN_SHOWN_MAX: usize = 5;
 
 const FILES: &str = "holds what commands read and write";
 
@@ -102,6 +131,7 @@ mod tests {
             entered: Ok(Vec::new()),
             worker: Ok(Vec::new()),
             bash: Some("/bin/bash".into()),
+            hidden_programs: Vec::new(),
             bash_places: vec!["/bin/bash".into(), "/usr/bin/bash".into()],
         }
     }
@@ -152,9 +182,17 @@ mod tests {
             ),
             ("off", answer(), false, "workers", true, "run unconfined"),
             ("off", answer(), false, "commands", true, "run unconfined"),
+            (
+                "shims",
+                SandboxAnswer { hidden_programs: vec!["/h/.asdf/shims".into(), "/h/.bun/bin".into()], ..answer() },
+                true,
+                "PATH",
+                false,
+                "in /h/.asdf/shims, /h/.bun/bin; where a job needs them, open where they really lie: `sandbox: {read: [\"/h/.asdf\"]}`",
+            ),
             ("no bash", SandboxAnswer { bash: None, ..answer() }, true, "bash", false, "/bin/bash, /usr/bin/bash"),
         ] {
-            let facts = described(&answer, on);
+            let facts = of_kernel(&answer, on);
             let fact = facts.iter().find(|fact| fact.key == key).unwrap_or_else(|| panic!("{quirk}: no {key}"));
             assert!(fact.sound == sound && fact.value.contains(value), "{quirk}: {}", fact.value);
         }

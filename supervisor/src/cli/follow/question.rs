@@ -9,6 +9,7 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
 
+use ukai_protocol::command::quoted;
 use ukai_protocol::control::Decision;
 use ukai_protocol::id::JobId;
 use ukai_protocol::run_state::OpenAsk;
@@ -151,7 +152,7 @@ fn shown(job: &JobId, ask: &OpenAsk) -> String {
     }
     if text.chars().count() > INPUT_CHARS_MAX {
         text = text.chars().take(INPUT_CHARS_MAX).collect();
-        text.push_str("\n    … cut here: `ukai logs` shows all of it\n");
+        text.push_str(&format!("\n    … cut here: {} shows all of it\n", quoted(&["logs"])));
     }
     text.trim_end().to_owned()
 }
@@ -189,6 +190,7 @@ mod tests {
             input: serde_json::from_str(r#"{"command":"echo a\necho \u001b[2Jb"}"#).expect("an object"),
             rule: None,
             why: "no rule allows it".to_owned(),
+            missing: Vec::new(),
             deadline_ms: 0,
         };
         let text = shown(&JobId::from_random([0; 5]), &ask);

@@ -17,7 +17,8 @@ use super::Batch;
 use crate::cli::print::{self, Screen};
 use crate::cli::progress::{Say, say};
 use crate::cli::tally::Tally;
-use crate::cli::{Output, json, table};
+use crate::cli::{Output, json, table, worktree};
+use crate::store::StateDir;
 
 /// Faster than that nobody reads.
 pub(super) const DRAW_EVERY: Duration = Duration::from_millis(100);
@@ -27,6 +28,7 @@ const NAME_CHARS_SHOWN: usize = 64;
 pub(super) struct View {
     output: Output,
     batch: Option<Batch>,
+    state: StateDir,
     screen: Screen,
     /// Nobody reads stdout any more: the jobs go on all the same.
     stdout_closed: bool,
@@ -42,10 +44,22 @@ pub(super) struct View {
 }
 
 impl View {
-    pub fn new(output: Output, batch: Option<Batch>, jobs: usize) -> Self {
+    pub fn new(output: Output, state: StateDir, batch: Option<Batch>, jobs: usize) -> Self {
         let (screen, since) = (Screen::new(), Instant::now());
         let deltas = BTreeMap::new();
-        View { output, batch, screen, stdout_closed: false, since, deltas, ended: 0, jobs, live: false, stale: true }
+        View {
+            output,
+            batch,
+            state,
+            screen,
+            stdout_closed: false,
+            since,
+            deltas,
+            ended: 0,
+            jobs,
+            live: false,
+            stale: true,
+        }
     }
 
     pub fn is_of_batch(&self) -> bool {
@@ -125,7 +139,7 @@ impl View {
             return;
         }
         if self.output == Output::StreamJson {
-            self.out(&json::result(row, result));
+            self.out(&self.json(row, result));
         }
         let why = table::why(row);
         if self.live && (!why.is_empty() || !self.screen.is_terminal()) {
@@ -170,7 +184,7 @@ impl View {
 
     fn result(&mut self, row: &JobRow, result: &JobResult, several: bool) {
         if self.output != Output::Text {
-            return self.out(&json::result(row, result));
+            return self.out(&self.json(row, result));
         }
         let text = print::clean(result.text.trim_end());
         let title = match several {
@@ -185,6 +199,13 @@ impl View {
             let show = command(&["show", row.id.as_str()]);
             print::note(&format!("ukai: {} {}: {why}; type: {show}", row.id, row.status));
         }
+        let left = worktree::of(&self.state, &row.id).and_then(|record| worktree::said(&row.id, &record));
+        left.iter().for_each(|left| print::note(left));
+    }
+
+    fn json(&self, row: &JobRow, result: &JobResult) -> String {
+        let worktree = worktree::of(&self.state, &row.id).map(|record| worktree::shown(&record));
+        json::result(row, result, worktree.as_ref())
     }
 
     fn out(&mut self, line: &str) {

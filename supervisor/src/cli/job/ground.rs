@@ -7,15 +7,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ukai_protocol::job::Limits;
-use ukai_protocol::policy::{Policy, Rule, split_rule};
+use ukai_protocol::policy::{Policy, Rule};
 
-use super::{Asked, Flags, expand_home, tools};
+use super::{Asked, Flags, expand_home};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::config::fault::nearest;
 use crate::config::load;
 use crate::policy_file::origin::Origin;
 use crate::policy_file::{self, Traced};
+use crate::worktree;
 
 pub(crate) struct Ground {
     /// Real, and readable.
@@ -29,6 +30,7 @@ pub(super) struct Sources<'a> {
     context: &'a Context,
     flags: &'a Flags,
     provider: Option<String>,
+    worktree: bool,
     limits: Limits,
     traced: Traced,
 }
@@ -49,12 +51,17 @@ impl<'a> Sources<'a> {
         traced.policy.disabled_tools.clone_from(&config.disabled_tools);
         let provider = asked.job.provider.clone();
         check_provider_ids(context, provider.as_deref(), &traced.policy)?;
-        Ok(Sources { context, flags, provider, limits, traced })
+        let worktree = asked.job.worktree == Some(true);
+        Ok(Sources { context, flags, provider, worktree, limits, traced })
     }
 
     /// `said_by`: who named the folder.
     pub(super) fn at(&self, workdir: &Path, said_by: &str, notes: &mut Vec<String>) -> Result<Ground, Failure> {
         let workdir = readable_folder(workdir, said_by)?;
+        if self.worktree {
+            worktree::check(&workdir)
+                .map_err(|why| Failure::usage(format!("the job cannot have a worktree of its own: {why}")))?;
+        }
         let (mut limits, mut traced) = (self.limits, self.traced.clone());
         let current = &*self.context.current_folder;
         let folders = [&*workdir, current];
@@ -73,7 +80,7 @@ impl<'a> Sources<'a> {
         }
         disabled.sort();
         disabled.dedup();
-        flag_rules(&mut traced, self.flags, current)?;
+        flag_rules(&mut traced, self.flags, current);
         if limits.max_cost_usd.is_some() {
             notes.extend(unpriced(self.context, self.provider.as_deref()));
         }
@@ -93,7 +100,8 @@ pub(crate) fn readable_folder(path: &Path, said_by: &str) -> Result<PathBuf, Fai
     Ok(real)
 }
 
-fn flag_rules(traced: &mut Traced, flags: &Flags, base: &Path) -> Result<(), Failure> {
+/// They have been read by who judges by them (`policy::check_flags`).
+fn flag_rules(traced: &mut Traced, flags: &Flags, base: &Path) {
     let Traced { policy, origins, .. } = traced;
     let lists = [
         ("--allow", &flags.allow, &mut policy.allow, &mut origins.allow),
@@ -101,15 +109,9 @@ fn flag_rules(traced: &mut Traced, flags: &Flags, base: &Path) -> Result<(), Fai
         ("--deny", &flags.deny, &mut policy.deny, &mut origins.deny),
     ];
     for (flag, texts, list, by) in lists {
-        for text in texts {
-            let (tool, _) = split_rule(text)
-                .map_err(|why| Failure::usage(format!("{flag} '{text}': {why}; write for instance 'Read(docs/**)'")))?;
-            tools::check(tool).map_err(|why| Failure::usage(format!("{flag} '{text}': {why}")))?;
-        }
         list.extend(texts.iter().map(|text| Rule::new(text, base)));
         by.extend(texts.iter().map(|_| Origin { said_by: flag.to_owned(), line: None }));
     }
-    Ok(())
 }
 
 /// An id that nothing provides would only be noticed when the job runs.

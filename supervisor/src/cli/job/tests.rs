@@ -98,10 +98,6 @@ fn each_mistake_is_one_sentence_and_exit_2() {
         (flags(|f| f.name = Some("a/b".into())), &["--name", "choose another"]),
         (flags(|f| f.priority = Some(10)), &["--priority", "9 goes first"]),
         (flags(|f| f.provider = Some("lba".into())), &["provider `lba`", "did you mean `lab`"]),
-        (flags(|f| f.allow = vec![" ".into()]), &["--allow", "letters"]),
-        (flags(|f| f.allow = vec!["Edt(src/**)".into()]), &["--allow 'Edt(src/**)'", "did you mean `Edit`?"]),
-        (flags(|f| f.ask = vec!["Wirte".into()]), &["--ask 'Wirte'", "did you mean `Write`?"]),
-        (flags(|f| f.deny = vec!["Frobnicate".into()]), &["--deny 'Frobnicate'", "known: Read"]),
         (flags(|f| f.policy = Some("priority.yaml".into())), &["provider_priority", "`anthropic`", "known: lab"]),
     ];
     let mut world = world(lab);

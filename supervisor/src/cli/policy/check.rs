@@ -21,7 +21,7 @@ pub(super) struct Args {
 }
 
 pub(super) async fn check(context: &Context, Args { of, tool, input }: Args) -> Result<u8, Failure> {
-    let (ground, mut notes) = ground(context, of)?;
+    let (ground, mut notes) = ground(context, of).await?;
     let input = object(&input).map_err(|why| Failure::usage(format!("the input of {tool}: {why}")))?;
     let traced = &ground.traced;
     let calls = vec![Call { tool: tool.clone(), input }];

@@ -1,7 +1,7 @@
 //! `ukai policy`: what would hold for a job here, rule by rule, and who wrote each.
 
 use serde_json::{Value, json};
-use ukai_protocol::policy::{Network, Policy, Rule, RuleList, Sandbox};
+use ukai_protocol::policy::{Policy, Rule, RuleList};
 
 use super::{LISTS, Of, asked, faults, ground, rules, say};
 use crate::cli::context::Context;
@@ -9,11 +9,12 @@ use crate::cli::failure::Failure;
 use crate::cli::job::ground::Ground;
 use crate::cli::{Output, print, table};
 use crate::config::duration;
-use crate::policy_file::Traced;
 use crate::policy_file::origin::Origin;
+use crate::policy_file::{Traced, sandbox};
 
 pub(super) async fn show(context: &Context, of: Of) -> Result<u8, Failure> {
-    let (ground, notes) = ground(context, of)?;
+    let (ground, mut notes) = ground(context, of).await?;
+    notes.extend(sandbox::missing(&ground.traced.policy.sandbox));
     let traced = &ground.traced;
     let answer = asked(context, &ground.workdir, &traced.policy, Vec::new()).await?;
     let faults = faults(traced, &answer);
@@ -35,7 +36,7 @@ fn text(ground: &Ground, faults: &[String]) -> String {
     let facts = [
         ("policy", file),
         ("workdir", ground.workdir.display().to_string()),
-        ("sandbox", sandbox(&policy.sandbox)),
+        ("sandbox", sandbox::described(&policy.sandbox)),
         ("ask_timeout", duration::show(policy.ask_timeout_ms)),
         ("provider_priority", if priority.is_empty() { "as configured".to_owned() } else { priority.join(", ") }),
         ("tools switched off", or_none(&policy.disabled_tools)),
@@ -61,28 +62,6 @@ fn each(ground: &Ground) -> impl Iterator<Item = (RuleList, &Rule, Option<&Origi
     LISTS.into_iter().flat_map(of)
 }
 
-fn sandbox(sandbox: &Sandbox) -> String {
-    if !sandbox.on {
-        return "off: what a model starts may do all that you may".to_owned();
-    }
-    let paths = |what: &str, paths: &[std::path::PathBuf]| {
-        let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-        (!paths.is_empty()).then(|| format!("{what} {}", paths.join(" ")))
-    };
-    let env = (!sandbox.env.is_empty()).then(|| format!("env {}", sandbox.env.join(" ")));
-    let also = [paths("read", &sandbox.read), paths("write", &sandbox.write), env];
-    let words = [format!("on, network {}", network(sandbox.network))].into_iter().chain(also.into_iter().flatten());
-    words.collect::<Vec<_>>().join(", ")
-}
-
-fn network(network: Network) -> &'static str {
-    match network {
-        Network::Off => "off",
-        Network::Loopback => "loopback",
-        Network::On => "on",
-    }
-}
-
 fn as_json(ground: &Ground, faults: &[String], notes: &[String]) -> Value {
     let Policy { sandbox, ask_timeout_ms, provider_priority, disabled_tools, .. } = &ground.traced.policy;
     let rules = each(ground).map(|(list, rule, origin)| {
@@ -101,28 +80,4 @@ fn as_json(ground: &Ground, faults: &[String], notes: &[String]) -> Value {
         "disabled_tools": disabled_tools,
         "notes": notes,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sandbox_is_one_line() {
-        let on = Sandbox::default();
-        let open = Sandbox {
-            network: Network::Loopback,
-            read: vec!["/data".into(), "/srv".into()],
-            write: vec!["/out".into()],
-            env: vec!["CI".to_owned()],
-            ..on.clone()
-        };
-        for (setting, line) in [
-            (on.clone(), "on, network off"),
-            (open, "on, network loopback, read /data /srv, write /out, env CI"),
-            (Sandbox { on: false, ..on }, "off: what a model starts may do all that you may"),
-        ] {
-            assert_eq!(sandbox(&setting), line);
-        }
-    }
 }

@@ -14,7 +14,7 @@ use crate::cli::failure::Failure;
 use crate::cli::job::ground::readable_folder;
 use crate::cli::{Output, print, table};
 use crate::config::load;
-use crate::policy_file::{self, Traced};
+use crate::policy_file::{self, Traced, sandbox};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -33,7 +33,7 @@ pub(super) async fn test(context: &Context, args: Args) -> Result<u8, Failure> {
     let Args { files, cases, workdir } = args;
     let cases = cases.map(|file| read(context, &file)).transpose()?.unwrap_or_default();
     let mut tested = Vec::new();
-    for (traced, workdir) in policies(context, &files, workdir)? {
+    for (traced, workdir) in policies(context, &files, workdir).await? {
         let calls = cases.iter().map(|case| case.call.clone()).collect();
         let answer = asked(context, &workdir, &traced.policy, calls).await?;
         tested.push(Tested::new(traced, answer, &cases));
@@ -57,9 +57,13 @@ fn read(context: &Context, file: &Path) -> Result<Vec<Case>, Failure> {
 }
 
 /// Each with the folder in which it is tried.
-fn policies(context: &Context, files: &[PathBuf], workdir: Option<PathBuf>) -> Result<Vec<(Traced, PathBuf)>, Failure> {
+async fn policies(
+    context: &Context,
+    files: &[PathBuf],
+    workdir: Option<PathBuf>,
+) -> Result<Vec<(Traced, PathBuf)>, Failure> {
     if files.is_empty() {
-        let (ground, notes) = ground(context, Of { workdir, ..Of::default() })?;
+        let (ground, notes) = ground(context, Of { workdir, ..Of::default() }).await?;
         say(&notes);
         return Ok(vec![(ground.traced, ground.workdir)]);
     }
@@ -122,6 +126,9 @@ impl Tested {
         let mut text = format!("{}\n", self.shown());
         if let Some(why) = &self.broken {
             text.push_str(&format!("FAILED  {why}\n"));
+        }
+        for gone in sandbox::missing(&self.traced.policy.sandbox) {
+            text.push_str(&format!("note    {gone}\n"));
         }
         let rows = self.rules().map(|(list, at, rule)| {
             let faults = self.faults_of(list, at);

@@ -30,6 +30,7 @@ fn full() -> JobFile {
         context: Some(ContextStrategy::KeepAll),
         window: Some(9_000),
         priority: Some(7),
+        worktree: None,
         limits: LimitSet {
             steps: Some(1),
             tool_calls: Some(2),
@@ -78,6 +79,7 @@ fn every_key_of_the_job_counts() {
         |job| job.window = None,
         |job| job.priority = Some(0),
         |job| job.priority = None,
+        |job| job.worktree = Some(true),
         |job| job.limits.steps = Some(2),
         |job| job.limits.steps = None,
         |job| job.limits.tool_calls = None,
@@ -111,6 +113,8 @@ fn what_says_the_same_has_the_same_key() {
         // The caller's absolute one counts.
         |job| job.workdir = Some(PathBuf::from("elsewhere")),
         |job| job.limits.max_cost_usd = Some(Usd(0.5)),
+        // It could be written long before it meant anything.
+        |job| job.worktree = Some(false),
     ];
     for change in changes {
         let mut job = full();

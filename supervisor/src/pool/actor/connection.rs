@@ -56,7 +56,7 @@ impl State {
     }
 
     pub(super) fn let_in(&mut self) {
-        if !self.admitted {
+        if !self.admitted || !self.placed {
             return;
         }
         match &self.knocking {

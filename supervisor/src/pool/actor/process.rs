@@ -2,10 +2,11 @@
 
 use std::process::Child;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ukai_protocol::event::{Event, ProcessMark};
-use ukai_protocol::job::CauseKind;
+use ukai_protocol::job::{Cause, CauseKind};
 use ukai_protocol::process_tree;
 use ukai_protocol::session::ToWorker;
 
@@ -16,6 +17,7 @@ use crate::pool::spawn::{self, Spawned};
 use crate::pool::stderr::Stderr;
 use crate::restart::Exit;
 use crate::store::{Appended, Reply, StoreMessage};
+use crate::worktree::place::{Place, placed};
 
 /// A cancelled worker may take this long to end its tree by itself; with the sweep and a sync a cancel stays in 500 ms.
 pub const CANCEL_GRACE: Duration = Duration::from_millis(300);
@@ -31,13 +33,40 @@ impl State {
         let token = spawn::new_token();
         self.token_hash = spawn::token_hash(&token);
         let (pool, job, attempt, myself) = (self.pool.clone(), self.job.clone(), self.attempt, self.myself.clone());
+        let (spec, unwanted) = (self.spec.clone(), self.unwanted.clone());
         tokio::task::spawn_blocking(move || {
+            if spec.worktree {
+                let place = pool.worktrees.ready(&job, &spec, &unwanted);
+                let has_none = place.is_err();
+                tell(&myself, Msg::Placed(place));
+                if has_none {
+                    return;
+                }
+            }
             let order = spawn::Order { job: &job, attempt, token: &token };
             let child = pool.family.start(|| (pool.start)(&pool.settings, &order), Child::id);
             let spawned = child.and_then(spawn::identified).map(Box::new);
             let program = pool.settings.worker_program.display();
             tell(&myself, Msg::Spawned(spawned.map_err(|error| format!("starting {program}: {error}"))));
         });
+    }
+
+    pub(super) fn placed(&mut self, place: Result<Place, String>) {
+        match place {
+            Ok(place) => {
+                self.spec = Arc::new(placed(&self.spec, &place));
+                self.placed = true;
+                self.let_in();
+            }
+            Err(why) if self.adopted => self.stop(Stop::Failed(Cause::new(CauseKind::Internal, why))),
+            // Another try would fail the same way: it is the job's end, unless it was only stopped.
+            Err(why) => {
+                self.stop.get_or_insert(Stop::Failed(Cause::new(CauseKind::Internal, why.clone())));
+                self.exit = Some(Exit::NotStarted(why));
+                self.swept = Some(String::new());
+                self.report_if_over();
+            }
+        }
     }
 
     pub(super) fn spawned(&mut self, result: Result<Box<Spawned>, String>) {
@@ -73,6 +102,10 @@ impl State {
         self.admitted = true;
         self.mark = Some(mark.clone());
         self.watch_exit(mark, None);
+        if self.spec.worktree {
+            let (worktrees, job, myself) = (self.pool.worktrees.clone(), self.job.clone(), self.myself.clone());
+            tokio::task::spawn_blocking(move || tell(&myself, Msg::Placed(worktrees.place(&job))));
+        }
         self.myself.send_after(self.pool.settings.orphan_grace, || Msg::OrphanGraceOver);
     }
 
@@ -150,6 +183,7 @@ impl State {
             return;
         }
         tracing::info!(job = %self.job, attempt = self.attempt, ?why, "a worker is stopped");
+        self.unwanted.store(true, Ordering::Relaxed);
         match &why {
             Stop::Cancel(_) | Stop::Failed(_) if self.link.is_some() => {
                 let kind = match &why {

@@ -42,7 +42,7 @@ pub(super) struct File {
 
 impl Permission {
     pub(in crate::permission) fn read_command(&self, text: &str) -> Call {
-        let reading = shell::read(text, self.places.workdir(), self.places.home());
+        let reading = shell::read(text, &self.places.job());
         let mut commands: Vec<Command> =
             reading.commands.iter().map(|simple| self.command(simple, operand::touches(simple))).collect();
         let mut suspects = Vec::new();

@@ -34,7 +34,7 @@ pub(super) fn is_device(path: &Path) -> bool {
 pub(super) fn text_of(word: &Word) -> String {
     let text = word.atoms.iter().map(|atom| match atom {
         Atom::Char(c) | Atom::Glob(c) | Atom::Brace(c) => *c,
-        Atom::Unknown | Atom::Split | Atom::Tilde => '\u{fdd0}',
+        Atom::Unknown | Atom::Split | Atom::Tilde | Atom::Var(..) => '\u{fdd0}',
     });
     text.collect()
 }

@@ -1,311 +1,348 @@
-//! From the tree of a command line to the list of what may run, each with the folders that it may run in.
+//! From the tree of a command line to the list of what may run, each with the folders that it may run in and with the
+//! values that its variables may have.
 //!
 //! A folder is followed through `cd dir && …` and its kin: what runs behind `&&` runs where the `cd` led, what runs
 //! behind `;` or `||` may run in either place. All places count where a rule denies, and all have to be good where one
-//! allows.
+//! allows. Values are followed the same way; a command whose variables may hold several is listed with each.
 
 #![deny(clippy::disallowed_methods)]
 
-use std::path::PathBuf;
+mod ways;
 
-use super::parse::{Line, Node, is_name};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use super::builtin;
+use super::parse::{For, How, Line, Node};
+use super::value::{VALUES_MAX, Value, Values, anything};
 use super::word::Word;
-use super::{Input, Reading, Simple, Surroundings, environment};
-use crate::permission::path::normalize;
+use super::{Input, Reading, Simple, Surroundings, environment, tree, wrapper};
 
 /// So many places at once are no longer followed.
 const DIRS_MAX: usize = 16;
+/// Nodes that are walked; loops are walked twice, and loops in loops more often.
+const STEPS_MAX: usize = 4_096;
 
-type Dirs = Vec<PathBuf>;
-
-struct Flow<'a> {
-    around: &'a Surroundings<'a>,
-    reading: &'a mut Reading,
+/// Where the shell is, and what its variables hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    pub dirs: Vec<PathBuf>,
+    pub values: Values,
 }
 
-pub fn flatten(node: &Node, dirs: &[PathBuf], input: &Input, around: &Surroundings<'_>, reading: &mut Reading) {
-    Flow { around, reading }.walk(node, dirs, input);
-}
+impl State {
+    pub fn new(dirs: Vec<PathBuf>, values: Values) -> Self {
+        let mut state = State { dirs, values };
+        state.moved();
+        state
+    }
 
-/// The same folders, whether it succeeds or fails.
-fn same(dirs: &[PathBuf]) -> (Dirs, Dirs) {
-    (dirs.to_vec(), dirs.to_vec())
-}
+    /// `PWD` is where it is.
+    pub fn moved(&mut self) {
+        let names = self.dirs.iter().map(|dir| vec![Word::of(&dir.to_string_lossy())]);
+        self.values.set("PWD", names.collect());
+    }
 
-fn join(mut left: Dirs, right: Dirs) -> Dirs {
-    for dir in right {
-        if !left.contains(&dir) {
-            left.push(dir);
+    fn join(&mut self, other: State) {
+        for dir in other.dirs {
+            if !self.dirs.contains(&dir) {
+                self.dirs.push(dir);
+            }
+        }
+        if self.values != other.values {
+            self.values.join(other.values);
         }
     }
+}
+
+/// After a command: if it succeeded, and if it failed.
+pub type After = (State, State);
+
+pub struct Flow<'a> {
+    pub around: &'a Surroundings<'a>,
+    pub reading: &'a mut Reading,
+    /// How deep the text lies within others.
+    depth: usize,
+    steps: usize,
+    /// All that was set since the innermost loop began.
+    set: BTreeMap<String, Vec<Value>>,
+    /// All that was ever set, where functions may run at any time.
+    ever: Values,
+    /// Some name keeps what it has, whatever is set later.
+    pub fixed: bool,
+    pub moved: bool,
+}
+
+pub fn flatten(
+    node: &Node,
+    begun: &State,
+    input: &Input,
+    around: &Surroundings<'_>,
+    depth: usize,
+    reading: &mut Reading,
+) {
+    let from = reading.commands.len();
+    let (set, ever) = (BTreeMap::new(), Values::default());
+    let mut flow = Flow { around, reading, depth, steps: 0, set, ever, fixed: false, moved: false };
+    flow.walk(node, begun, input);
+    if around.functions.get() {
+        // What is set further down may be seen by a function that stands above.
+        flow.reading.commands.truncate(from);
+        flow.walk(node, begun, input);
+        if flow.moved {
+            flow.doubt("a function beside a `cd`");
+        }
+    }
+}
+
+/// The same, whether it succeeds or fails.
+pub fn same(state: &State) -> After {
+    (state.clone(), state.clone())
+}
+
+fn join(mut left: State, right: State) -> State {
+    left.join(right);
     left
 }
 
 impl Flow<'_> {
-    fn doubt(&mut self, why: &'static str) {
+    pub fn doubt(&mut self, why: &'static str) {
         self.reading.opaque.get_or_insert(why);
     }
 
-    /// Where the shell is afterwards: if it succeeded, and if it failed.
-    fn walk(&mut self, node: &Node, dirs: &[PathBuf], input: &Input) -> (Dirs, Dirs) {
-        if dirs.len() > DIRS_MAX {
+    fn walk(&mut self, node: &Node, state: &State, input: &Input) -> After {
+        self.steps += 1;
+        if self.steps > STEPS_MAX {
+            self.doubt("it holds too many loops");
+            return same(state);
+        }
+        if state.dirs.len() > DIRS_MAX {
             self.doubt("it moves to too many folders");
-            return same(&[]);
+            return same(&State { dirs: Vec::new(), ..state.clone() });
         }
         match node {
-            Node::Simple(line) => self.line(line, dirs, input),
+            Node::Simple(line) => self.line(line, state, input),
             Node::Not(node) => {
-                let (good, bad) = self.walk(node, dirs, input);
+                let (good, bad) = self.walk(node, state, input);
                 (bad, good)
             }
             Node::And(left, right) => {
-                let (good, bad) = self.walk(left, dirs, input);
+                let (good, bad) = self.walk(left, state, input);
                 let (good, worse) = self.walk(right, &good, input);
                 (good, join(bad, worse))
             }
             Node::Or(left, right) => {
-                let (good, bad) = self.walk(left, dirs, input);
+                let (good, bad) = self.walk(left, state, input);
                 let (better, bad) = self.walk(right, &bad, input);
                 (join(good, better), bad)
             }
             Node::Seq(nodes) => {
-                let mut now = same(dirs);
-                for (at, node) in nodes.iter().enumerate() {
-                    let from = if at == 0 { dirs.to_vec() } else { join(now.0, now.1) };
-                    now = self.walk(node, &from, input);
+                let mut now: Option<After> = None;
+                for node in nodes {
+                    let from = now.map_or_else(|| state.clone(), |(good, bad)| join(good, bad));
+                    now = Some(self.walk(node, &from, input));
                 }
-                now
+                now.unwrap_or_else(|| same(state))
             }
             Node::Apart(node) => {
-                self.walk(node, dirs, input);
-                same(dirs)
+                self.walk(node, state, input);
+                same(state)
             }
             Node::Pipe(nodes) => {
                 let mut input = input.clone();
                 for node in nodes {
-                    self.walk(node, dirs, &input);
-                    input = output(node).map_or(Input::Unknown, Input::Text);
+                    let from = self.reading.commands.len();
+                    self.walk(node, state, &input);
+                    input = self.output(node, from).map_or(Input::Unknown, Input::Text);
                 }
-                same(dirs)
+                // `lastpipe` is off: each part is a process of its own.
+                same(state)
             }
             Node::Around(node, line) => {
-                self.line(line, dirs, input);
+                self.line(line, state, input);
                 let from_file = line.redirects.iter().any(|redirect| redirect.op.starts_with('<'));
                 let input = match &line.input {
-                    Some(text) => Input::Text(text.clone()),
+                    Some(text) => self.one(text, state).map_or(Input::Unknown, Input::Text),
                     None if from_file => Input::Unknown,
                     None => input.clone(),
                 };
-                self.walk(node, dirs, &input)
+                self.walk(node, state, &input)
             }
             Node::If(arms, other) => {
-                let (mut from, mut after) = (dirs.to_vec(), Vec::new());
+                let (mut from, mut after) = (state.clone(), None::<State>);
+                let mut leave = |state: State| match &mut after {
+                    Some(after) => after.join(state),
+                    None => after = Some(state),
+                };
                 for (condition, body) in arms {
                     let (good, bad) = self.walk(condition, &from, input);
                     let (left, right) = self.walk(body, &good, input);
-                    after = join(after, join(left, right));
+                    leave(join(left, right));
                     from = bad;
                 }
                 if let Some(other) = other {
                     let (left, right) = self.walk(other, &from, input);
                     from = join(left, right);
                 }
-                let after = join(after, from);
-                same(&after)
+                leave(from);
+                same(&after.unwrap_or_else(|| state.clone()))
             }
-            Node::Loop(condition, body) => {
-                let (good, bad) = self.walk(condition, dirs, input);
-                let (left, right) = self.walk(body, &join(good, bad), input);
-                if join(left, right).iter().any(|dir| !dirs.contains(dir)) {
-                    self.doubt("a loop that changes its folder");
-                }
-                same(dirs)
-            }
+            Node::Loop(condition, body) => self.repeat(state, &mut |this, state| {
+                let (good, bad) = this.walk(condition, state, input);
+                let (left, right) = this.walk(body, &join(good, bad), input);
+                join(left, right)
+            }),
+            Node::For(each) => self.each(each, state, input),
             Node::Case(arms) => {
-                let mut after = dirs.to_vec();
+                let mut after = state.clone();
                 for arm in arms {
                     // `;&` goes on into the next arm.
                     let (left, right) = self.walk(arm, &after, input);
-                    after = join(after, join(left, right));
+                    after.join(join(left, right));
                 }
                 same(&after)
             }
             Node::Function(name, body) => {
-                if self.around.moves {
-                    self.doubt("a function beside a `cd`");
-                }
-                if super::wrapper::is_special(name) || crate::permission::operand::is_known(name) {
+                if wrapper::is_special(name) || crate::permission::operand::is_known(name) {
                     self.doubt("a function that takes the name of a command");
                 }
-                self.walk(body, dirs, &Input::Unknown);
-                same(dirs)
+                let anywhere = State::new(state.dirs.clone(), Values::default());
+                self.walk(body, &anywhere, &Input::Unknown);
+                same(state)
             }
         }
     }
 
-    fn line(&mut self, line: &Line, dirs: &[PathBuf], input: &Input) -> (Dirs, Dirs) {
-        for node in &line.inner {
-            self.walk(node, dirs, &Input::Unknown);
+    /// What may run any number of times: once to see what it sets, and again with all of that.
+    fn repeat(&mut self, state: &State, run: &mut dyn FnMut(&mut Self, &State) -> State) -> After {
+        let outer = std::mem::take(&mut self.set);
+        let from = self.reading.commands.len();
+        let mut after = run(self, state);
+        let mut begun = state.clone();
+        if !self.set.is_empty() {
+            self.reading.commands.truncate(from);
+            for (name, values) in &self.set {
+                begun.values.add(name, values.clone());
+                begun.values.add(name, vec![anything()]);
+            }
+            after = run(self, &begun);
         }
+        if after.dirs.iter().any(|dir| !state.dirs.contains(dir)) {
+            self.doubt("a loop that changes its folder");
+        }
+        // A `break` may leave it anywhere.
+        let set = std::mem::replace(&mut self.set, outer);
+        for (name, values) in set {
+            begun.values.add(&name, values.clone());
+            self.note(&name, &values);
+        }
+        same(&begun)
+    }
+
+    fn each(&mut self, each: &For, state: &State, input: &Input) -> After {
+        for node in &each.line.inner {
+            self.walk(node, state, &Input::Unknown);
+        }
+        let mut values: Vec<Value> = if each.unknown { vec![anything()] } else { Vec::new() };
+        for filled in self.fill(&each.line, state) {
+            for word in filled.words {
+                let value = vec![word];
+                if !values.contains(&value) {
+                    values.push(value);
+                }
+            }
+        }
+        if values.len() > VALUES_MAX {
+            self.doubt("a loop over too many words");
+            return same(state);
+        }
+        if values.is_empty() {
+            // It never runs; what it would run is judged all the same.
+            values.push(anything());
+        }
+        let (good, bad) = self.repeat(state, &mut |this, state| {
+            let mut state = state.clone();
+            if this.fixed {
+                state.values.add(&each.name, values.clone());
+            } else {
+                state.values.set(&each.name, values.clone());
+            }
+            let (left, right) = this.walk(&each.body, &state, input);
+            join(left, right)
+        });
+        let mut after = join(good, bad);
+        after.values.add(&each.name, values.clone());
+        self.note(&each.name, &values);
+        same(&after)
+    }
+
+    fn line(&mut self, line: &Line, state: &State, input: &Input) -> After {
         if line.words.is_empty() && line.assigns.iter().any(|(name, _)| environment::is_dangerous(name)) {
             self.doubt("a variable that changes what commands do is set");
         }
+        // What stands before a command is set in an order of its own: what its words see may be old or new.
+        let mut seen = state.clone();
+        let mut after = state.clone();
+        for set in &line.sets {
+            let values = self.values_of(set, &after);
+            self.note(&set.name, &values);
+            seen.values.add(&set.name, values.clone());
+            if line.words.is_empty() && set.how != How::Part {
+                self.assign(&set.name, values, &mut after);
+            } else {
+                after.values.add(&set.name, values);
+            }
+        }
+        for node in &line.inner {
+            self.walk(node, &seen, &Input::Unknown);
+        }
         let from_file = line.redirects.iter().any(|redirect| redirect.op.starts_with('<'));
-        let input = match &line.input {
-            Some(text) => Input::Text(text.clone()),
-            None if from_file => Input::Unknown,
-            None => input.clone(),
-        };
-        let after = self.builtin(&line.words, dirs);
-        self.reading.commands.push(Simple {
-            assigns: line.assigns.clone(),
-            words: line.words.clone(),
-            redirects: line.redirects.clone(),
-            input,
-            dirs: dirs.to_vec(),
-            wraps: false,
-        });
-        after
-    }
-
-    /// What the shell's own commands change of the shell.
-    fn builtin(&mut self, words: &[Word], dirs: &[PathBuf]) -> (Dirs, Dirs) {
-        let Some(name) = words.first().and_then(Word::literal) else { return same(dirs) };
-        let rest = &words[1..];
-        match name.as_str() {
-            "cd" => return (self.cd(rest, dirs), dirs.to_vec()),
-            "export" | "declare" | "typeset" | "readonly" | "local" => {
-                for word in rest {
-                    let Some(text) = word.literal() else {
-                        let head = word.head();
-                        let named = head.split_once('=').map(|(name, _)| name.trim_end_matches('+').to_owned());
-                        self.sets(named.as_deref());
-                        continue;
-                    };
-                    if text.starts_with('-') {
-                        // -n makes a name stand for another, -i computes, -f and -F speak of functions.
-                        if text.contains(['n', 'i', 'f', 'F']) {
-                            self.doubt("a declaration that does more than name a value");
-                        }
-                        continue;
-                    }
-                    let named = text.split('=').next().unwrap_or_default().trim_end_matches('+');
-                    self.sets(Some(named));
-                    if text.contains('=') && name == "export" && !environment::is_harmless(named) {
-                        self.doubt("a variable is handed to all that follows");
-                    }
-                }
-            }
-            "read" | "mapfile" | "readarray" | "getopts" | "unset" | "wait" => {
-                for word in rest.iter().filter(|word| !word.head().starts_with('-')) {
-                    match word.literal() {
-                        // Values of options look like any other word: numbers, a prompt.
-                        Some(text) if is_name(&text) => self.sets(Some(&text)),
-                        Some(text) if !text.contains(['[', '$']) => {}
-                        _ => self.doubt("a name that is not known is set"),
-                    }
-                }
-                if rest.iter().any(|word| word.head().starts_with("-C") || word.head() == "-p" && name == "wait") {
-                    self.doubt("an option that runs commands or sets a name");
-                }
-            }
-            "printf" if rest.first().is_some_and(|word| word.head().starts_with("-v") || word.may_be_flag()) => {
-                match rest.get(1).and_then(Word::literal) {
-                    Some(text) if rest[0].is("-v") && is_name(&text) => self.sets(Some(&text)),
-                    _ if rest[0].is("--") => {}
-                    _ => self.doubt("`printf` may set a name that is not known"),
-                }
-            }
-            "test" | "[" if tests_a_name(rest) => {
-                self.doubt("a test that computes a name");
-            }
-            "set" => {
-                let plain = |word: &Word| {
-                    word.literal().is_some_and(|text| {
-                        matches!(text.as_str(), "pipefail" | "errexit" | "nounset" | "xtrace" | "noglob" | "noclobber")
-                            || (text.starts_with(['-', '+'])
-                                && text.len() > 1
-                                && text[1..].bytes().all(|byte| b"euxoCf".contains(&byte)))
-                    })
-                };
-                if !rest.iter().all(plain) {
-                    self.doubt("`set` changes more than is followed");
-                }
-            }
-            _ => {}
-        }
-        same(dirs)
-    }
-
-    fn sets(&mut self, name: Option<&str>) {
-        match name {
-            Some(name) if is_name(name) && !environment::is_dangerous(name) => {}
-            Some(_) => self.doubt("a variable that changes what commands do is set"),
-            None => self.doubt("a name that is not known is set"),
-        }
-    }
-
-    fn cd(&mut self, rest: &[Word], dirs: &[PathBuf]) -> Dirs {
-        let rest = match rest {
-            [first, rest @ ..] if first.is("--") || first.is("-L") => rest,
-            rest => rest,
-        };
-        let target = match rest {
-            [] => Some(self.around.home.to_owned()),
-            [word] => word.literal().filter(|text| !text.starts_with('-')),
-            _ => None,
-        };
-        let Some(target) = target else {
-            self.doubt("a `cd` to a folder that is not known");
-            return dirs.to_vec();
-        };
-        if target.is_empty() {
-            return dirs.to_vec();
-        }
-        // As the shell does: by the text, links are not followed for `..`.
-        dirs.iter().map(|dir| normalize(&dir.join(&target))).collect()
-    }
-}
-
-/// Whether a test may turn out to be `-v NAME` or `-R NAME`: such a name is computed, and may hold a command.
-fn tests_a_name(words: &[Word]) -> bool {
-    const BINARY: [&str; 14] =
-        ["=", "==", "!=", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef", "-a", "-o"];
-    let binary = |word: &Word| BINARY.iter().any(|operator| word.is(operator)) || word.is("]");
-    let splits = |word: &Word| word.is_unknown() && word.may_split() || word.begins_with_glob();
-    words.iter().any(|word| word.is("-v") || word.is("-R") || splits(word))
-        // An unknown word in front of another is an operator, if it looks like one when it runs.
-        || words.windows(2).any(|pair| pair[0].may_be_flag() && pair[0].is_unknown() && !binary(&pair[1]))
-}
-
-/// What a command writes to the pipe behind it, where that is known to the letter.
-fn output(node: &Node) -> Option<Word> {
-    let Node::Simple(line) = node else { return None };
-    if !line.redirects.is_empty() {
-        return None;
-    }
-    let (name, rest) = line.words.split_first()?;
-    let texts = || rest.iter().map(Word::literal).collect::<Option<Vec<_>>>();
-    let text = match name.literal()?.as_str() {
-        "cat" if rest.is_empty() => return line.input.clone(),
-        "echo" => {
-            let texts = texts()?;
-            let texts = match texts.first().map(String::as_str) {
-                Some("-n") => &texts[1..],
-                Some(first) if first.starts_with('-') => return None,
-                _ => &texts[..],
+        let mut found: Option<After> = None;
+        for filled in self.fill(line, &seen) {
+            let input = match filled.input {
+                Some(text) => Input::Text(text),
+                None if from_file => Input::Unknown,
+                None => input.clone(),
             };
-            if texts.first().is_some_and(|first| first.starts_with('-')) {
-                return None;
+            let (good, bad) = self.builtin(&filled.words, &after, &input);
+            match &mut found {
+                Some(found) => {
+                    found.0.join(good);
+                    found.1.join(bad);
+                }
+                None => found = Some((good, bad)),
             }
-            texts.join(" ") + "\n"
+            self.reading.commands.push(Simple {
+                assigns: filled.assigns,
+                words: filled.words,
+                redirects: filled.redirects,
+                input,
+                dirs: state.dirs.clone(),
+                wraps: false,
+                values: Rc::new(seen.values.clone()),
+            });
         }
-        "printf" => match texts()?.as_slice() {
-            [format, text] if matches!(format.as_str(), "%s" | "%s\\n") => text.clone() + "\n",
-            [text] if !text.contains(['%', '\\']) && !text.starts_with('-') => text.clone(),
-            _ => return None,
-        },
-        _ => return None,
-    };
-    Some(Word::of(&text))
+        found.unwrap_or_else(|| same(&after))
+    }
+
+    fn builtin(&mut self, words: &[Word], state: &State, input: &Input) -> After {
+        let Some(name) = words.first().and_then(Word::literal) else { return same(state) };
+        if self.around.functions.get() {
+            for (at, word) in words.iter().enumerate().take(10) {
+                self.ever.add(&at.to_string(), vec![vec![word.clone()]]);
+            }
+            self.ever.add("@", vec![words[1..].to_vec()]);
+        }
+        if name == "eval"
+            && let Some(text) = wrapper::joined(&words[1..])
+        {
+            self.depth += 1;
+            let node = tree(&text, self.around, self.depth, self.reading);
+            let after = node.map_or_else(|| same(state), |node| self.walk(&node, state, input));
+            self.depth -= 1;
+            return after;
+        }
+        builtin::run(self, &name, &words[1..], state, input)
+    }
 }

@@ -33,14 +33,46 @@ pub enum Node {
     Around(Box<Node>, Line),
     If(Vec<(Node, Node)>, Option<Box<Node>>),
     Loop(Box<Node>, Box<Node>),
+    For(For),
     Case(Vec<Node>),
     Function(String, Box<Node>),
+}
+
+/// `for name in words`, and `select`.
+#[derive(Clone, Debug)]
+pub struct For {
+    pub name: String,
+    /// Its words, and what they run before it runs.
+    pub line: Line,
+    /// Without words it goes through the arguments; `select` sets what its user says.
+    pub unknown: bool,
+    pub body: Box<Node>,
+}
+
+/// A variable that is set.
+#[derive(Clone, Debug)]
+pub struct Set {
+    pub name: String,
+    pub how: How,
+    pub words: Vec<Word>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    Text,
+    /// `x+=y`.
+    More,
+    Array,
+    /// One element, or an array that grows: what it holds as a whole is not followed.
+    Part,
 }
 
 /// A simple command as it stands; also the redirects of a compound one, which then has no words.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
     pub assigns: Vec<(String, Word)>,
+    /// The same, as what they make of the shell's variables.
+    pub sets: Vec<Set>,
     pub words: Vec<Word>,
     pub redirects: Vec<Redirect>,
     /// What its words run before it runs.

@@ -5,6 +5,8 @@
 
 #![deny(clippy::disallowed_methods)]
 
+use super::value::{Id, Quote};
+
 /// A brace expansion that makes more words than this is not followed.
 const BRACES_MAX: usize = 64;
 
@@ -21,6 +23,8 @@ pub enum Atom {
     Tilde,
     /// An unquoted `{`, `,` or `}`.
     Brace(char),
+    /// The value of an expansion, put in by `flow`: no command of a reading holds one.
+    Var(Id, Quote),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,7 +67,7 @@ impl Word {
     /// Whether some of it is known only when it runs; a glob is known to be a file's name.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
-        self.atoms.iter().any(|atom| matches!(atom, Atom::Unknown | Atom::Split))
+        self.atoms.iter().any(|atom| matches!(atom, Atom::Unknown | Atom::Split | Atom::Var(..)))
     }
 
     #[must_use]
@@ -80,7 +84,7 @@ impl Word {
     /// Whether it may become no word, or more than one.
     #[must_use]
     pub fn may_split(&self) -> bool {
-        self.atoms.iter().any(|atom| matches!(atom, Atom::Split | Atom::Glob(_)))
+        self.atoms.iter().any(|atom| matches!(atom, Atom::Split | Atom::Glob(_) | Atom::Var(..)))
     }
 
     /// Whether it may turn out to be an option: it is one, or nobody can say how it begins.
@@ -93,7 +97,7 @@ impl Word {
                 Atom::Char(c) => c.is_ascii_alphanumeric() || matches!(c, '-' | '='),
                 _ => true,
             }),
-            Some(Atom::Unknown | Atom::Split) => true,
+            Some(Atom::Unknown | Atom::Split | Atom::Var(..)) => true,
         }
     }
 

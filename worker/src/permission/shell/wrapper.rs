@@ -10,9 +10,9 @@ mod shell;
 
 use row::{ROWS, Row, options, row};
 
-use super::Simple;
 use super::git;
 use super::word::{Atom, Word};
+use super::{Input, Simple};
 
 /// A command within another: what is set for it, and its words.
 type Inner = (Vec<(String, Word)>, Vec<Word>);
@@ -23,6 +23,8 @@ pub struct Inside {
     pub wraps: bool,
     pub lines: Vec<Inner>,
     pub scripts: Vec<String>,
+    /// What those scripts find in `$0`, `$1` and so on.
+    pub arguments: Vec<Word>,
     pub passes_input: bool,
     pub doubt: Option<&'static str>,
 }
@@ -110,8 +112,8 @@ pub fn inside(command: &Simple) -> Inside {
     match base.as_str() {
         name if SHELLS.contains(&name) => shell::shell(command, name),
         "eval" => match joined(&words[1..]) {
-            Some(text) if text.contains("cd") => doubt("`eval` that changes the folder"),
-            Some(text) => Inside { wraps: true, scripts: vec![text], ..Inside::default() },
+            // It runs in this very shell, so `flow` has read it.
+            Some(_) => Inside { wraps: true, ..Inside::default() },
             None => doubt("`eval` of what is known only when it runs"),
         },
         "find" => find(words),
@@ -144,7 +146,7 @@ pub fn inside(command: &Simple) -> Inside {
     }
 }
 
-fn joined(words: &[Word]) -> Option<String> {
+pub fn joined(words: &[Word]) -> Option<String> {
     let texts = words.iter().map(Word::literal).collect::<Option<Vec<_>>>()?;
     Some(texts.join(" "))
 }
@@ -176,7 +178,15 @@ fn tail(row: &Row, command: &Simple) -> Inside {
     if matches!(row.name, "command" | "builtin" | "exec") && inner.first().is_some_and(changes_shell) {
         return doubt("a wrapper around a command that changes the shell");
     }
+    let mut said = None;
     if row.name == "xargs" {
+        // What it is fed, if that is known: one way in which it may put it into words.
+        if let Input::Text(text) = &command.input
+            && let Some(text) = text.literal()
+            && !inner.is_empty()
+        {
+            said = Some(fed(&inner, replacement(words.get(..at).unwrap_or_default()).as_deref(), &text));
+        }
         let replaced = replacement(words.get(..at).unwrap_or_default());
         match replaced {
             Some(mark) => inner = inner.iter().map(|word| replace(word, &mark)).collect(),
@@ -184,12 +194,29 @@ fn tail(row: &Row, command: &Simple) -> Inside {
             None => {}
         }
     }
+    if let (Some(input), "xargs") = (&said, row.name) {
+        return Inside {
+            wraps: row.plain,
+            lines: vec![(assigns.clone(), inner), (assigns, input.clone())],
+            ..Inside::default()
+        };
+    }
     if inner.is_empty() {
         // `env` alone prints, `exec` alone redirects, `xargs` alone echoes; `sudo -i` is a shell.
         let shell = matches!(row.name, "sudo" | "doas" | "chroot" | "unshare" | "pkexec" | "fakeroot");
         return Inside { doubt: shell.then_some("a wrapper that starts a shell"), ..Inside::default() };
     }
     Inside { wraps: row.plain, lines: vec![(assigns, inner)], passes_input: row.name != "xargs", ..Inside::default() }
+}
+
+/// The command of `xargs` with what it is fed.
+fn fed(inner: &[Word], mark: Option<&str>, text: &str) -> Vec<Word> {
+    let Some(mark) = mark else {
+        return inner.iter().cloned().chain(text.split_whitespace().map(Word::of)).collect();
+    };
+    let line = text.lines().next().unwrap_or_default();
+    let put = |word: &Word| word.literal().map_or_else(|| word.clone(), |text| Word::of(&text.replace(mark, line)));
+    inner.iter().map(put).collect()
 }
 
 fn changes_shell(word: &Word) -> bool {

@@ -23,8 +23,8 @@ impl Machine {
                 self.end_for(limit, &format!("the next call would add about {estimate} and exceed it"), now);
             }
             Limit::Cost if cost > 0.0 => {
-                let cost = round(cost, MICRODOLLAR);
-                self.end_for(limit, &format!("the next call would add about {cost} USD and exceed it"), now);
+                let cost = limit.amount(cost);
+                self.end_for(limit, &format!("the next call would add about {cost} and exceed it"), now);
             }
             _ => self.end_by(limit, now),
         }
@@ -34,13 +34,7 @@ impl Machine {
         let standing = limits::standings(&self.spec.limits, &self.state.progress.used, &self.clocks, now)
             .find(|standing| standing.limit == limit);
         let detail = standing.map_or_else(String::new, |standing| {
-            let (unit, part) = match limit {
-                Limit::RunTime | Limit::MaxWall => (" s", MILLISECOND),
-                Limit::Cost => (" USD", MICRODOLLAR),
-                Limit::Steps | Limit::ToolCalls | Limit::Tokens | Limit::MaxVisits => ("", WHOLE),
-            };
-            let (used, max) = (round(standing.used, part), round(standing.max, part));
-            format!("{used}{unit} of {max}{unit} used; {why}")
+            format!("{} of {} used; {why}", limit.amount(standing.used), limit.amount(standing.max))
         });
         self.end(Outcome::Ended(Cause::new(CauseKind::Limit(limit), detail)), now);
     }
@@ -98,15 +92,4 @@ impl Machine {
             | Phase::Ended => {}
         }
     }
-}
-
-const WHOLE: f64 = 1.0;
-/// Of a second.
-const MILLISECOND: f64 = 1e3;
-/// Of a dollar: a short call costs no more.
-const MICRODOLLAR: f64 = 1e6;
-
-/// As many decimals as a person wants to read.
-fn round(value: f64, parts: f64) -> f64 {
-    (value * parts).round() / parts
 }

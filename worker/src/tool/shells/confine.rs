@@ -86,6 +86,8 @@ fn git_folders(workdir: &Path) -> Vec<PathBuf> {
         }
         if let Some(text) = read(&git) {
             let Some(named) = text.trim().strip_prefix("gitdir: ") else { break };
+            // By itself, where the job works further down: git begins there.
+            folders.push(git);
             let own = folder.join(named);
             if let Some(common) = read(&own.join("commondir")) {
                 folders.push(own.join(common.trim()));

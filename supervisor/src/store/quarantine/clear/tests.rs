@@ -67,7 +67,7 @@ fn a_run_goes_on_from_the_last_record_that_verifies() {
         tool: "Bash".to_owned(),
         input: crate::store::testing::json("{}"),
         read_only: false,
-        judgement: Judgement { verdict: Verdict::Deny, source: Source::Default, why: "no".to_owned() },
+        judgement: Judgement::deny(Source::Default, "no"),
     };
     check("before its first step", &begun(&[leased(1)]), 2, &["Injected", "Interrupted", "Attention"]);
     check("between two steps", &run(3), run(2).len(), &["Injected", "Interrupted", "Attention"]);

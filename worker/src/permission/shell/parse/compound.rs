@@ -2,7 +2,7 @@
 
 #![deny(clippy::disallowed_methods)]
 
-use super::{Line, Node, Parser, Read, is_name};
+use super::{For, Line, Node, Parser, Read, is_name};
 use crate::permission::shell::{COMMANDS_MAX, environment};
 
 impl<'a> Parser<'a> {
@@ -81,6 +81,7 @@ impl<'a> Parser<'a> {
         if !is_name(name) {
             return Err("a function with an odd name");
         }
+        self.around.functions.set(true);
         self.gap()?;
         if !self.rest().starts_with(['{', '(']) {
             return Err("a function whose body is no group");
@@ -149,17 +150,17 @@ impl<'a> Parser<'a> {
         self.assigned(name);
         let mut line = Line::default();
         self.gap()?;
+        let mut unknown = word == "select";
         if self.reserved() == Some("in") {
             self.at += 2;
             self.words_until_end(&mut line)?;
+        } else {
+            unknown = true;
         }
         self.blanks();
         self.take(";");
-        let body = self.do_group()?;
-        // Its words run before it, and are no command of their own.
-        line.words.clear();
-        let head = Node::Simple(line);
-        Ok(Node::Seq(vec![head, Node::Loop(Box::new(Node::Seq(Vec::new())), Box::new(body))]))
+        let body = Box::new(self.do_group()?);
+        Ok(Node::For(For { name: name.to_owned(), line, unknown, body }))
     }
 
     pub(super) fn words_until_end(&mut self, line: &mut Line) -> Read<()> {
@@ -169,7 +170,12 @@ impl<'a> Parser<'a> {
                 None | Some(';' | '\n') => return Ok(()),
                 _ => {
                     let word = self.word(line)?;
-                    line.words.push(word);
+                    match word.expand() {
+                        Some(words) => {
+                            line.words.extend(words.into_iter().map(|word| word.with_home(self.around.home)));
+                        }
+                        None => return Err("braces that are not followed"),
+                    }
                 }
             }
         }

@@ -62,6 +62,10 @@ impl<'a> Parser<'a> {
                 self.fill(node);
                 self.fill_line(line);
             }
+            Node::For(each) => {
+                self.fill_line(&mut each.line);
+                self.fill(&mut each.body);
+            }
             Node::Pipe(nodes) | Node::Seq(nodes) | Node::Case(nodes) => {
                 nodes.iter_mut().for_each(|node| self.fill(node))
             }

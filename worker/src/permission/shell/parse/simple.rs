@@ -2,7 +2,7 @@
 
 #![deny(clippy::disallowed_methods)]
 
-use super::{Line, Node, Parser, Pending, Read, Redirect, is_name};
+use super::{How, Line, Node, Parser, Pending, Read, Redirect, Set, is_name};
 use crate::permission::shell::word::Word;
 
 const OPERATORS: [&str; 11] = ["&>>", "<<<", "<<-", "&>", ">>", ">|", ">&", "<&", "<>", "<<", ">"];
@@ -61,24 +61,28 @@ impl<'a> Parser<'a> {
             return Ok(false);
         }
         let mut behind = name_end;
+        let mut how = How::Text;
         if rest[behind..].starts_with('[') {
             let Some(close) = rest[behind..].find("]=").or_else(|| rest[behind..].find("]+=")) else {
                 return Ok(false);
             };
             if rest[behind + 1..behind + close].bytes().all(|byte| byte.is_ascii_digit()) {
                 behind += close + 1;
+                how = How::Part;
             } else {
                 return Err("an index that is computed");
             }
         }
         if rest[behind..].starts_with('+') {
             behind += 1;
+            how = if how == How::Text { How::More } else { How::Part };
         }
         if !rest[behind..].starts_with('=') {
             return Ok(false);
         }
         self.at += behind + 1;
         if self.take("(") {
+            let mut words = Vec::new();
             loop {
                 self.gap()?;
                 if self.take(")") {
@@ -87,16 +91,23 @@ impl<'a> Parser<'a> {
                 if self.peek() == Some('[') {
                     return Err("an index that is computed");
                 }
-                self.word(line)?;
+                match self.word(line)?.expand() {
+                    Some(made) => words.extend(made.into_iter().map(|word| word.with_home(self.around.home))),
+                    None => return Err("braces that are not followed"),
+                }
             }
             line.assigns.push((name.to_owned(), Word::any()));
+            let how = if how == How::Text { How::Array } else { How::Part };
+            line.sets.push(Set { name: name.to_owned(), how, words });
             return Ok(true);
         }
         let value = match self.peek() {
             None | Some(' ' | '\t' | '\n' | ';' | '&' | '|' | ')' | '<' | '>') => Word::default(),
             _ => self.word(line)?,
         };
-        line.assigns.push((name.to_owned(), value.without_braces().with_home(self.around.home)));
+        let value = value.without_braces().with_home(self.around.home);
+        line.sets.push(Set { name: name.to_owned(), how, words: vec![value.clone()] });
+        line.assigns.push((name.to_owned(), value));
         Ok(true)
     }
 

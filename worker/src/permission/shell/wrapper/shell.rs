@@ -9,7 +9,7 @@ use crate::permission::shell::{Input, Simple};
 pub(super) fn shell(command: &Simple, name: &str) -> Inside {
     let words = &command.words;
     let doubt = |why| Inside { doubt: Some(why), ..Inside::default() };
-    let (mut at, mut script) = (1, false);
+    let (mut at, mut script, mut arguments) = (1, false, Vec::new());
     while let Some(word) = words.get(at) {
         if !word.may_be_flag() && !word.head().starts_with('+') {
             break;
@@ -38,7 +38,10 @@ pub(super) fn shell(command: &Simple, name: &str) -> Inside {
     }
     let text = if script {
         match words.get(at) {
-            Some(word) => word.literal(),
+            Some(word) => {
+                arguments = words[at + 1..].to_vec();
+                word.literal()
+            }
             None => return doubt("a shell without its script"),
         }
     } else if words.get(at).is_some_and(|word| !word.is("/dev/stdin")) {
@@ -61,6 +64,7 @@ pub(super) fn shell(command: &Simple, name: &str) -> Inside {
     Inside {
         wraps: true,
         scripts: vec![text],
+        arguments,
         doubt: foreign.then_some("a script for a shell whose words differ"),
         ..Inside::default()
     }

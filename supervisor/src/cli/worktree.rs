@@ -1,0 +1,126 @@
+//! What is said of a job's worktree: where it is, what stands there, and what to type.
+//!
+//! The link tells how jobs stand, not what lies on the disk; that is read from the record beside it.
+
+use std::path::Path;
+
+use serde::Serialize;
+use ukai_protocol::command::word_of;
+use ukai_protocol::id::JobId;
+
+use crate::store::StateDir;
+use crate::worktree::record::{self, End, Record, Stage};
+
+/// As `--output json` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Shown {
+    path: String,
+    branch: String,
+    /// What the branch points to; null while the job goes on, and where there is no branch any more.
+    commit: Option<String>,
+    /// Path and branch are there.
+    kept: bool,
+    /// Why a person should look.
+    trouble: Option<String>,
+}
+
+/// None: it has none. One that cannot be read is told where the job is shown.
+pub(crate) fn of(state: &StateDir, job: &JobId) -> Option<Record> {
+    record::load(state, job).unwrap_or_else(|error| {
+        tracing::warn!(%job, %error, "what is known of its worktree cannot be read");
+        None
+    })
+}
+
+/// Its end is not settled yet.
+pub(crate) fn is_open(state: &StateDir, job: &JobId) -> bool {
+    of(state, job).is_some_and(|record| record.is_open())
+}
+
+pub(crate) fn shown(record: &Record) -> Shown {
+    let (kept, commit, trouble) = match &record.stage {
+        Stage::Making | Stage::Open => (true, None, None),
+        Stage::Ended(End { kept, commit, trouble }) => (*kept, commit.clone(), trouble.clone()),
+    };
+    let (path, branch) = (record.path.display().to_string(), record.branch.clone());
+    Shown { path, branch, commit, kept, trouble }
+}
+
+/// Pairs of what it is and how it stands.
+pub(crate) fn lines(record: &Record) -> Vec<(&'static str, String)> {
+    let Record { path, branch, .. } = record;
+    let place = |how: &str| ("worktree", format!("{}{how}", path.display()));
+    match &record.stage {
+        Stage::Making => vec![place(", which is being made")],
+        Stage::Open => vec![place(""), ("branch", branch.clone())],
+        Stage::Ended(End { kept: true, commit, trouble }) => {
+            let commit = commit.as_ref().map(|commit| ("commit", commit.clone()));
+            let trouble = trouble.as_ref().map(|why| ("worktree", format!("look at it: {why}")));
+            let [merge, remove] = next(record);
+            let lines = [place(""), ("branch", branch.clone())].into_iter().chain(commit).chain(trouble);
+            lines.chain([("merge it", merge), ("remove it", remove)]).collect()
+        }
+        Stage::Ended(End { commit: Some(commit), .. }) => {
+            vec![place(", which is there no more"), ("branch", branch.clone()), ("commit", commit.clone())]
+        }
+        Stage::Ended(_) => vec![("worktree", "removed: nothing had changed there".to_owned())],
+    }
+}
+
+/// For whoever has just seen the job end. None: nothing is left of it.
+pub(crate) fn said(job: &JobId, record: &Record) -> Option<String> {
+    let Stage::Ended(End { kept: true, commit, trouble }) = &record.stage else { return None };
+    let (branch, path) = (&record.branch, record.path.display());
+    let commit: String = commit.iter().flat_map(|commit| commit.chars().take(12)).collect();
+    let trouble = trouble.as_ref().map(|why| format!("; look at it: {why}")).unwrap_or_default();
+    let [merge, remove] = next(record);
+    Some(format!(
+        "ukai: {job} left its work on branch {branch} ({commit}) in {path}{trouble}; type: {merge}, and then: {remove}"
+    ))
+}
+
+/// What takes the work over, and what takes the worktree away.
+fn next(record: &Record) -> [String; 2] {
+    let git = |path: &Path| format!("git -C {}", word_of(&path.display().to_string()));
+    let (git, branch, path) = (git(&record.repository), word_of(&record.branch), &record.path);
+    let path = word_of(&path.display().to_string());
+    [format!("{git} merge {branch}"), format!("{git} worktree remove {path} && {git} branch -d {branch}")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(end: End) -> Record {
+        let mut record = Record::new(JobId::from_random([0; 5]), "/s/worktrees/j-aaaaaaaa".into());
+        record.repository = "/my work".into();
+        record.branch = "ukai/fix-a".to_owned();
+        record.stage = Stage::Ended(end);
+        record
+    }
+
+    #[test]
+    fn what_is_kept_is_named_with_what_to_type() {
+        let record = ended(End { kept: true, commit: Some("0123456789abcdef".to_owned()), trouble: None });
+        let said = said(&record.job, &record).expect("it is kept");
+        for part in [
+            "on branch ukai/fix-a (0123456789ab)",
+            "type: git -C '/my work' merge ukai/fix-a,",
+            "git -C '/my work' worktree remove /s/worktrees/j-aaaaaaaa && git -C '/my work' branch -d ukai/fix-a",
+        ] {
+            assert!(said.contains(part), "{said} lacks {part}");
+        }
+        let keys: Vec<_> = lines(&record).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, ["worktree", "branch", "commit", "merge it", "remove it"]);
+        let shown = serde_json::to_string(&shown(&record)).expect("JSON");
+        let expected = r#"{"path":"/s/worktrees/j-aaaaaaaa","branch":"ukai/fix-a","commit":"0123456789abcdef","kept":true,"trouble":null}"#;
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn of_what_held_nothing_nothing_is_to_be_typed() {
+        let record = ended(End::default());
+        assert_eq!(said(&record.job, &record), None);
+        assert_eq!(lines(&record).len(), 1);
+    }
+}
