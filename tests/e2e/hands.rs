@@ -388,7 +388,8 @@ reply.calls = [{ tool = "Bash", args = { command = "until [ -e started ]; do sle
 [[rule]]
 reply.text = "done"
 "#;
-        let rules = script(&["bash make.sh", "cat made; ls -A"], 5_000).replace("[[rule]]\nreply.text = \"done\"\n", late);
+        let rules =
+            script(&["bash make.sh", "cat made; ls -A"], 5_000).replace("[[rule]]\nreply.text = \"done\"\n", late);
         let (home, _script) = home(who, &rules);
         let make = |path: &str| format!("mkdir -p $(dirname {path}); echo planted > {path}\n");
         home.file("make.sh", &format!("{}echo kept > made", MAKES.map(make).concat()));
@@ -415,10 +416,92 @@ reply.text = "done"
         // Who looks later is told, too, until a person has seen it.
         for verb in ["show", "logs"] {
             let shown = String::from_utf8_lossy(&home.ukai(&[verb, id]).stdout).into_owned();
-            assert!(shown.contains("where a rule denies it") && shown.contains("attention"), "{who:?}: {verb}: {shown}");
+            assert!(
+                shown.contains("where a rule denies it") && shown.contains("attention"),
+                "{who:?}: {verb}: {shown}"
+            );
         }
         assert!(home.ukai(&["ack", id]).status.success());
         assert!(!String::from_utf8_lossy(&home.ukai(&["show", id]).stdout).contains("attention"), "{who:?}");
+    }
+}
+
+#[test]
+fn a_job_in_its_owners_home_reaches_no_configuration_and_no_key_of_ukai() {
+    for who in [As::WhoeverTests, As::OrdinaryUser] {
+        let commands = [
+            "for f in config/ukai/ukai.toml labkey work/../labkey; do rev $f; done; ls -A config/ukai; find . -name '*.toml'",
+            "mv config old || mv config/ukai old",
+            "echo 'allow: [Bash]' > config/ukai/tool_policy.yaml",
+            "mkdir -p config/ukai/tools",
+            "rm -f labkey; echo x > labkey",
+            // What else lies there is the job's.
+            "echo mine > config/other && cat config/other",
+        ];
+        let names: Vec<String> = (0..commands.len()).map(|at| format!("bash work/{at}.sh")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let read = r#"[[rule]]
+when.step = 7
+reply.calls = [{ tool = "Read", args = { file_path = "config/ukai/ukai.toml" } }, { tool = "Read", args = { file_path = "labkey" } }, { tool = "Bash", args = { command = "cat labkey" } }, { tool = "Bash", args = { command = "rm -rf config" } }]
+[[rule]]
+reply.text = "done"
+"#;
+        let mut home = Home::new();
+        let script =
+            Script::serve(home.path(), &self::script(&names, 5_000).replace("[[rule]]\nreply.text = \"done\"\n", read));
+        home.configure(&format!("{}api_key_file = \"~/labkey\"\n# CONFIGURED-7788\n", lab(&script, "openai")));
+        let key = home.path().join("labkey");
+        std::fs::write(&key, KEY).expect("a file");
+        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("its mode");
+        commands.iter().enumerate().for_each(|(at, command)| home.file(&format!("{at}.sh"), command));
+        if who == As::OrdinaryUser {
+            home.as_ordinary_user();
+        }
+        let top = home.path().display().to_string();
+        let run: Vec<&str> = RUN.into_iter().chain(["--workdir", &top]).collect();
+        let output = home.command(&run).output().expect("ukai runs");
+        assert_eq!(output.status.code(), Some(0), "{who:?}: {output:?}");
+        let all = finished(&home);
+        let backwards = |text: &str| text.chars().rev().collect::<String>();
+        for secret in [KEY, "CONFIGURED-7788"].map(|text| [text.to_owned(), backwards(text)]).concat() {
+            assert!(!format!("{all:?}").contains(&secret), "{who:?}: {secret} in {all:?}");
+        }
+        for at in [1, 2, 3, 4] {
+            assert_eq!(all[at]["status"], "failed", "{who:?}: {}: {all:?}", commands[at]);
+        }
+        assert_eq!((&all[5]["status"], &all[5]["output"]), (&json!("ok"), &json!("mine\n")), "{who:?}");
+        let [id] = &home.runs()[..] else { panic!("one run") };
+        assert!(home.events(id).iter().filter(|e| e["event"] == "Judged").count() >= 10, "{who:?}");
+        assert!(all[6..].iter().all(|call| call["status"] == "denied"), "{who:?}: {all:?}");
+        assert_eq!(std::fs::read_to_string(&key).expect("the key"), KEY, "{who:?}");
+        assert!(!home.path().join("config/ukai/tool_policy.yaml").exists(), "{who:?}");
+        assert!(!home.path().join("old").exists() && notes(&home).is_empty(), "{who:?}: {:?}", notes(&home));
+    }
+}
+
+#[test]
+fn no_command_leaves_a_file_with_which_another_becomes_its_owner() {
+    let commands = [
+        "cp /bin/true a; chmod u+s a",
+        "cp /bin/true b; chmod 2755 b",
+        "perl -e 'use Fcntl; sysopen(F, \"c\", O_CREAT|O_WRONLY, 04755) or exit 1'",
+        "perl -e 'open(F, \">d\"); chmod(04755, *F) or exit 1'",
+        "install -m 6755 /bin/true e",
+        "mknod f c 1 3",
+        // openat2 (437), whose mode no filter sees.
+        "perl -e 'my $h = pack(\"QQQ\", 0101, 04755, 0); my $p = \"g\\0\"; syscall(437, -100, $p, $h, 24) >= 0 or exit 1'",
+        "touch h; chmod 755 h; mkdir -m 1777 i; mkfifo j; install -m 644 /bin/true k; chmod g-s,u-s h && echo fine",
+    ];
+    for who in ALL {
+        let (home, _script) = home(who, &script(&commands, 5_000));
+        let outcomes = outcomes(who, &home);
+        let (fine, refused) = outcomes.split_last().expect("outcomes");
+        assert_eq!(fine.1, "fine\n", "{who:?}: {outcomes:?}");
+        assert!(refused.iter().all(|(status, _)| status == "failed"), "{who:?}: {outcomes:?}");
+        for entry in std::fs::read_dir(home.work()).expect("a folder").flatten() {
+            let mode = std::os::unix::fs::PermissionsExt::mode(&entry.metadata().expect("it is there").permissions());
+            assert_eq!(mode & 0o6000, 0, "{who:?}: {}", entry.path().display());
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What deny rules close inside the workdir, as places on the disk: a command is judged by its words, and a script that
 //! it runs is not. So what a rule denies is read-only for commands, or out of their sight, and what comes to be there is
-//! taken away (`tool/shells/guard`).
+//! told (`tool/shells/guard`).
 //!
 //! A project may have some hundred thousand files, and to hold each against every rule would take seconds. Most rules can
 //! only be about a few folders, or about a name; what neither is near is not closed.

@@ -76,7 +76,7 @@ impl Places {
         }
     }
 
-    /// Keeps these files and folders out of every root, but for the job's outputs. A workdir inside of one is the job's.
+    /// Keeps these files and folders out of every root, but for the job's outputs and what is temporary. A workdir inside of one is the job's.
     pub(super) fn keep(&mut self, private: &[PathBuf]) {
         let places = private.iter().map(|path| Place::new(path));
         self.private.extend(places.filter(|place| !self.workdir.real.starts_with(&place.real)));
@@ -85,7 +85,7 @@ impl Places {
     /// Whether this is ukai's own.
     #[must_use]
     pub fn is_private(&self, real: &Path) -> bool {
-        !self.is_output(real) && self.private.iter().any(|place| real.starts_with(&place.real))
+        !self.is_output(real) && !self.is_temp(real) && self.private.iter().any(|place| real.starts_with(&place.real))
     }
 
     /// What is ukai's own in this folder, or is it: by names, and as it really is.
@@ -185,7 +185,9 @@ impl Places {
     #[must_use]
     pub fn may_create(&self, tool: &str, folder: &Path) -> bool {
         let below = |named: &Named| named.rule.governs(tool) && folder.starts_with(&named.prefix.real);
-        !self.is_output(folder) && !self.is_private(folder) && (folder.starts_with(&self.workdir.real) || self.named.iter().any(below))
+        !self.is_output(folder)
+            && !self.is_private(folder)
+            && (folder.starts_with(&self.workdir.real) || self.named.iter().any(below))
     }
 
     /// The same for a file that a command names: what the policy opens to commands besides is theirs, too.

@@ -90,7 +90,8 @@ pub(super) fn forbid(network: Network, has_namespaces: bool) -> io::Result<()> {
 pub(super) fn forbid_to_worker() -> io::Result<()> {
     let failed = |error: &dyn std::fmt::Display| io::Error::other(format!("seccomp: {error}"));
     seccompiler::apply_filter(&workers_program().map_err(|error| failed(&error))?).map_err(|error| failed(&error))?;
-    seccompiler::apply_filter(&unknown_calls(&[libc::SYS_clone3]).map_err(|error| failed(&error))?).map_err(|error| failed(&error))
+    seccompiler::apply_filter(&unknown_calls(&[libc::SYS_clone3]).map_err(|error| failed(&error))?)
+        .map_err(|error| failed(&error))
 }
 
 fn workers_program() -> Result<BpfProgram, seccompiler::BackendError> {

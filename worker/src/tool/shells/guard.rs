@@ -23,6 +23,10 @@ use super::look::{Found, Look, Node};
 use crate::permission::Permission;
 use crate::permission::closed::Closing;
 
+/// Each is a mount, of which the kernel grants 100,000, and a fraction of a millisecond before the first command.
+const CLOSED_MAX: usize = 10_000;
+/// Their names go to the host in one message.
+const CLOSED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Names that a text tells; the rest is counted.
 const NAMES_TOLD_MAX: usize = 5;
 /// Why a person must look; what exactly, the notice beside it says.
@@ -97,9 +101,20 @@ impl Guard {
             left_out: None,
         };
         let mut closed = Closed::default();
-        for found in seen.found {
-            let to = if found.closing == Closing::Hidden { &mut closed.hide } else { &mut closed.protect };
-            to.extend(behind(&found, workdir));
+        let (mut count, mut bytes) = (0, 0);
+        for found in &seen.found {
+            let Some(path) = behind(found, workdir) else { continue };
+            (count, bytes) = (count + 1, bytes + path.as_os_str().len());
+            if count <= CLOSED_MAX && bytes <= CLOSED_BYTES_MAX {
+                let to = if found.closing == Closing::Hidden { &mut closed.hide } else { &mut closed.protect };
+                to.push(path);
+            }
+        }
+        let left_open = count - closed.hide.len() - closed.protect.len();
+        if left_open > 0 {
+            said.push(Notice::note(format!(
+                "{left_open} of {count} places in the workdir that rules deny are open to scripts: no more are closed"
+            )));
         }
         (guard, closed, said)
     }
