@@ -116,7 +116,7 @@ impl Deps {
         let about = About {
             job: welcome.job.clone(),
             spec: welcome.spec.clone(),
-            goes_on: state.progress.attempt > 1 && state.progress.resumes == 0,
+            goes_on: state.progress.attempt > 1,
             permission,
             outputs: welcome.outputs.clone(),
             env: welcome.env.clone(),

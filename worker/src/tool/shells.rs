@@ -53,7 +53,7 @@ pub struct Shells {
 pub struct About {
     pub job: JobId,
     pub spec: JobSpec,
-    /// An earlier process has begun it, and no person's word has come in between.
+    /// An earlier process has begun it.
     pub goes_on: bool,
     pub permission: Arc<Permission>,
     /// Of the job's own folder, where only its worker writes.
@@ -74,8 +74,9 @@ impl About {
 
     /// Since when an earlier process may have run commands, if there was one.
     fn earlier(&self) -> Option<SystemTime> {
-        // A file system that does not know when its files were made leaves what that one's commands made untold.
-        self.goes_on.then(|| std::fs::metadata(self.run()).and_then(|run| run.created()).ok()).flatten()
+        // The first that may start any makes this folder, and what ends the job removes it. A file system that does not know
+        // when its files were made leaves untold what those commands made.
+        self.goes_on.then(|| std::fs::metadata(self.temp()).and_then(|temp| temp.created()).ok()).flatten()
     }
 
     /// Where commands may leave what nobody needs.
