@@ -434,7 +434,7 @@ fn a_job_in_its_owners_home_reaches_no_configuration_and_no_key_of_ukai() {
             "mv config old || mv config/ukai old",
             "echo 'allow: [Bash]' > config/ukai/tool_policy.yaml",
             "mkdir -p config/ukai/tools",
-            "rm -f labkey; echo x > labkey",
+            "echo x > labkey; rm -f labkey",
             // What else lies there is the job's.
             "echo mine > config/other && cat config/other",
         ];
