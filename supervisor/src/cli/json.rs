@@ -12,6 +12,7 @@ use ukai_protocol::event::{Event, FileChange};
 use ukai_protocol::id::{BatchId, JobId};
 use ukai_protocol::job::{JobStatus, Outcome, Used};
 use ukai_protocol::json::Json;
+use ukai_protocol::policy::Source;
 use ukai_protocol::run_state::OpenAsk;
 
 use super::follow::Batch;
@@ -48,6 +49,20 @@ struct Row<'a> {
     restarts: u32,
     provider: Option<&'a str>,
     asks: Vec<AskLine<'a>>,
+}
+
+/// A call that was not carried out, in the words of the contract.
+#[derive(Serialize)]
+struct DeniedLine<'a> {
+    tool: &'a str,
+    input: &'a Json,
+    source: &'a Source,
+}
+
+impl<'a> DeniedLine<'a> {
+    fn of(denied: &'a DeniedCall) -> Self {
+        DeniedLine { tool: &denied.tool, input: &denied.input, source: &denied.source }
+    }
 }
 
 /// What waits for a person.
@@ -94,7 +109,7 @@ struct ResultLine<'a> {
     cost_usd: f64,
     duration_ms: u64,
     restarts: u32,
-    denied: &'a [DeniedCall],
+    denied: Vec<DeniedLine<'a>>,
     files_changed: &'a [FileChange],
     resume_token: Option<&'a str>,
     /// Only of a job that has one.
@@ -187,7 +202,7 @@ pub fn result(row: &JobRow, result: &JobResult, worktree: Option<&Shown>) -> Str
         cost_usd: row.used.cost_usd,
         duration_ms: result.duration_ms,
         restarts: row.restarts,
-        denied: &result.denied,
+        denied: result.denied.iter().map(DeniedLine::of).collect(),
         files_changed: &result.files_changed,
         resume_token: result.resume_token.as_deref(),
         worktree,
@@ -279,7 +294,6 @@ fn line(value: &impl Serialize) -> String {
 mod tests {
     use ukai_protocol::event::Change;
     use ukai_protocol::job::{self, CauseKind, Limit};
-    use ukai_protocol::policy::Source;
 
     use super::*;
 

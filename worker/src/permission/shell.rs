@@ -20,7 +20,8 @@ pub mod value;
 pub mod word;
 mod wrapper;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -43,6 +44,8 @@ pub struct Surroundings<'a> {
     pub temp: Option<&'a str>,
     /// Where the values of its expansions come from.
     pub sources: Sources,
+    /// Names that are arrays somewhere: who sets one of them as a whole sets its first element.
+    pub arrays: RefCell<BTreeSet<String>>,
     /// It defines functions, which run where they are called.
     pub functions: Cell<bool>,
 }
@@ -122,7 +125,7 @@ pub fn read(text: &str, job: &Job<'_>) -> Reading {
     };
     let temp = job.temp.and_then(Path::to_str);
     let (sources, functions) = (Sources::default(), Cell::new(false));
-    let around = Surroundings { home, temp, sources, functions };
+    let around = Surroundings { home, temp, sources, arrays: RefCell::default(), functions };
     let mut reading = Reading::default();
     let begun = State::new(vec![job.workdir.to_owned()], Values::default());
     nested(text, &around, &begun, &Input::Nothing, 0, &mut reading);

@@ -31,6 +31,9 @@ pub fn run(flow: &mut Flow<'_>, name: &str, rest: &[Word], state: &State, input:
                         flow.doubt("a declaration that does more than name a value");
                     }
                     kept |= text.contains('r');
+                    if text.contains(['a', 'A']) {
+                        flow.around.arrays.borrow_mut().extend(rest.iter().map(name_of));
+                    }
                     exports |= text.contains('x');
                     continue;
                 }
@@ -56,6 +59,8 @@ pub fn run(flow: &mut Flow<'_>, name: &str, rest: &[Word], state: &State, input:
             flow.fixed |= kept;
         }
         "read" | "mapfile" | "readarray" | "getopts" | "unset" | "wait" => {
+            let fills = matches!(name, "mapfile" | "readarray")
+                || rest.iter().any(|word| word.head().starts_with('-') && word.head().contains('a'));
             let values = if name == "unset" { vec![vec![Word::default()]] } else { told(input) };
             for named in ["REPLY", "MAPFILE", "OPTARG"] {
                 after.values.add(named, values.clone());
@@ -66,6 +71,7 @@ pub fn run(flow: &mut Flow<'_>, name: &str, rest: &[Word], state: &State, input:
                     // Values of options look like any other word: numbers, a prompt.
                     Some(text) if is_name(&text) => {
                         sets(flow, Some(&text));
+                        flow.around.arrays.borrow_mut().extend(fills.then(|| text.clone()));
                         flow.assign(&text, values.clone(), &mut after);
                     }
                     Some(text) if !text.contains(['[', '$']) => {}
@@ -165,6 +171,11 @@ fn told(input: &Input) -> Vec<Value> {
         values.extend(parts.map(|part| vec![Word::of(part)]));
     }
     values
+}
+
+/// The name that a word of a declaration is about.
+fn name_of(word: &Word) -> String {
+    word.head().split(['=', '+']).next().unwrap_or_default().to_owned()
 }
 
 /// What `printf -v` puts into a variable.

@@ -263,11 +263,7 @@ impl Flow<'_> {
         }
         let (good, bad) = self.repeat(state, &mut |this, state| {
             let mut state = state.clone();
-            if this.fixed {
-                state.values.add(&each.name, values.clone());
-            } else {
-                state.values.set(&each.name, values.clone());
-            }
+            this.put(&each.name, values.clone(), &mut state);
             let (left, right) = this.walk(&each.body, &state, input);
             join(left, right)
         });

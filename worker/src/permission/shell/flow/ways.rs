@@ -14,7 +14,17 @@ impl Flow<'_> {
     /// A name gets one of these values.
     pub fn assign(&mut self, name: &str, values: Vec<Value>, state: &mut State) {
         self.note(name, &values);
-        if self.fixed {
+        self.put(name, values, state);
+    }
+
+    /// The same, for a name whose loop knows of it.
+    pub(super) fn put(&self, name: &str, values: Vec<Value>, state: &mut State) {
+        let is_array = self.around.arrays.borrow().contains(name);
+        if is_array && values.iter().all(|value| value.len() == 1) {
+            // The other elements stay.
+            state.values.add(name, vec![anything()]);
+            state.values.add(name, values);
+        } else if self.fixed {
             state.values.add(name, values);
         } else {
             state.values.set(name, values);

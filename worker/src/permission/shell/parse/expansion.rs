@@ -30,6 +30,10 @@ impl<'a> Parser<'a> {
             self.at += 1;
             let rest = self.rest();
             let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
+            // A continued line goes on with the name, or with the quote: `$` and `'rm'` are `$'rm'`.
+            if rest[end..].starts_with("\\\n") {
+                return Err("a line continuation within an expansion");
+            }
             // Braces come first: `$x{a,b}` is `$xa $xb`.
             let next = rest[end..].chars().next();
             let opened = word.atoms.contains(&Atom::Brace('{'));

@@ -81,6 +81,9 @@ impl<'a> Parser<'a> {
             return Ok(false);
         }
         self.at += behind + 1;
+        if how == How::Part || self.rest().starts_with('(') {
+            self.around.arrays.borrow_mut().insert(name.to_owned());
+        }
         if self.take("(") {
             let mut words = Vec::new();
             loop {
