@@ -89,7 +89,7 @@ impl Permission {
 
     /// Keeps what is ukai's own from every call.
     #[must_use]
-    pub fn keeping(mut self, private: &[PathBuf]) -> Self {
+    pub fn keeping(mut self, private: &[std::path::PathBuf]) -> Self {
         self.places.keep(private);
         self
     }
