@@ -19,7 +19,7 @@ impl World {
         std::fs::create_dir(&work).expect("a folder");
         let mut policy = shipped(&work);
         policy.deny.push(Rule::new("Edit(secrets/**)".to_owned(), "/"));
-        let permission = Permission::new(&policy, &work, Path::new("/nohome"), Path::new("/noout"))
+        let permission = Permission::new(&policy, &work, Path::new("/nohome"), Path::new("/nowhere/outputs"))
             .keeping(&[work.join(".config/ukai"), work.join("keys/lab")]);
         let world = World { work, permission, _temp: temp };
         files.iter().for_each(|file| world.file(file));
