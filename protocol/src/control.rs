@@ -335,6 +335,7 @@ impl JobResult {
             duration_ms: progress.used.wall_ms,
             denied: progress.denied.clone(),
             files_changed: progress.files_changed.clone(),
+            notices: progress.notices.clone(),
             limits: progress.limits,
             resume_token: None,
             attention: progress.attention.clone(),
@@ -350,6 +351,8 @@ pub struct JobResult {
     pub duration_ms: u64,
     pub denied: Vec<DeniedCall>,
     pub files_changed: Vec<FileChange>,
+    /// What ukai has to say of how it ran.
+    pub notices: Vec<String>,
     /// Where a person set others than it was submitted with.
     pub limits: Option<Limits>,
     /// The word with which this end can be resumed; None where there is nothing to resume.

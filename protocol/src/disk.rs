@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use fault::Operation;
@@ -117,10 +117,30 @@ pub fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a folder and all in it, durably.
+/// Removes a folder and all in it, durably; also where folders in it are closed to their owner, as caches of build tools are.
 pub fn remove_dir_all(path: &Path) -> io::Result<()> {
-    fs::remove_dir_all(path)?;
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_up(path)?;
+            fs::remove_dir_all(path)?;
+        }
+        removed => removed?,
+    }
     path.parent().map_or(Ok(()), sync_dir)
+}
+
+fn open_up(path: &Path) -> io::Result<()> {
+    let mut todo = vec![path.to_owned()];
+    while let Some(folder) = todo.pop() {
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                todo.push(entry.path());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Creates a file (0600) of `bytes` bytes whose space on the disk is really taken.

@@ -43,7 +43,7 @@ pub enum Event {
     Paused {},
     /// It goes on when there is a slot.
     Unpaused {},
-    /// Text that enters the conversation, or its system prompt, from ukai itself.
+    /// Text from ukai itself, for whom `why` says.
     Injected {
         why: Why,
         text: String,
@@ -220,6 +220,8 @@ pub enum Why {
     Lost,
     /// What a script of the owner's has to say to the model.
     Hook,
+    /// For who watches, not for the model: what a person should know of how this job runs. Wants no word in return.
+    Notice,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

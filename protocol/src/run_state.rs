@@ -26,6 +26,9 @@ pub const FILES_CHANGED_BYTES_MAX: usize = 256 * 1024;
 pub const SEEN_FILES_MAX: usize = 1_000;
 /// Rules granted to one job while it runs; of more the oldest are forgotten, and asked again.
 const GRANTED_MAX: usize = 100;
+/// Notices that `show` names; with the bound on their text, a state stays small. More are in the log alone.
+pub const NOTICES_KEPT_MAX: usize = 20;
+pub const NOTICE_BYTES_MAX: usize = 2 * 1024;
 /// Distinct denied calls of which the repetitions are counted.
 const DENIED_COUNTED_MAX: usize = 64;
 
@@ -73,6 +76,9 @@ pub struct Progress {
     /// The first of them, each path once, in the order of their first change.
     #[serde(default)]
     pub files_changed: Vec<FileChange>,
+    /// What ukai has to say of how the job runs, each text once, the first of them.
+    #[serde(default)]
+    pub notices: Vec<String>,
     pub attention: Option<String>,
     pub outcome: Option<Outcome>,
     /// Where a person set others than it was submitted with.
@@ -107,6 +113,7 @@ impl Default for Progress {
             denied_count: 0,
             asks: Vec::new(),
             files_changed: Vec::new(),
+            notices: Vec::new(),
             attention: None,
             outcome: None,
             limits: None,
@@ -232,6 +239,7 @@ impl Progress {
                     self.used.tool_calls += 1;
                 }
             }
+            Event::Injected { why: Why::Notice, text } => self.note(text),
             Event::Attention { why } => self.attention = Some(why.clone()),
             Event::Acked {} => self.attention = None,
             Event::Resumed { limits } => {
@@ -302,6 +310,13 @@ impl Progress {
             if room && !self.files_changed.iter().any(|known| known.path == file.path) {
                 self.files_changed.push(file.clone());
             }
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        let is_small = text.len() <= NOTICE_BYTES_MAX && self.notices.len() < NOTICES_KEPT_MAX;
+        if is_small && !self.notices.iter().any(|known| known == text) {
+            self.notices.push(text.to_owned());
         }
     }
 
@@ -427,6 +442,8 @@ impl RunState {
             Event::Injected { why: Why::Lost | Why::Hook, text } => {
                 self.messages.push(Message::User { text: text.clone() }.into());
             }
+            // It is in the progress, and the model is told nothing.
+            Event::Injected { why: Why::Notice, .. } => {}
             Event::LimitWarned { limit, .. } => self.warned.push(*limit),
             Event::Replied { text, calls, opaque, stop, .. } => self.replied(text, calls, opaque, *stop),
             Event::Judged { call, tool, input, read_only, judgement } => {

@@ -128,4 +128,6 @@ pub struct Welcome {
     pub secrets: Fingerprints,
     /// Those of all configured providers: the worker connects to no others, where the kernel can see to that.
     pub ports: Vec<u16>,
+    /// What ukai itself keeps, wherever it lies: state, configuration, files with keys. Neither tools nor commands touch it.
+    pub private: Vec<std::path::PathBuf>,
 }

@@ -156,6 +156,16 @@ impl Config {
         Ok(config)
     }
 
+    /// Of all providers, whether or not they are there.
+    #[must_use]
+    pub fn key_files(&self) -> Vec<PathBuf> {
+        let file = |provider: &Provider| match &provider.key {
+            KeyFrom::File(path) => Some(path.clone()),
+            KeyFrom::Variable(_) | KeyFrom::Nowhere => None,
+        };
+        self.providers.iter().filter_map(file).collect()
+    }
+
     /// The ids that a policy or a job may name, whether or not their keys are here.
     #[must_use]
     pub fn provider_ids(&self) -> Vec<&str> {

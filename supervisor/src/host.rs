@@ -26,7 +26,7 @@ use crate::listener;
 use crate::pool::actor::Pool;
 use crate::pool::commands_env::CommandsEnv;
 use crate::pool::reaper::Family;
-use crate::pool::{spawn, stray};
+use crate::pool::{spawn, stray, temp};
 use crate::publish::Publisher;
 use crate::settings::{Notify, Provider, Settings};
 use crate::store::batch_file::{self, BatchFile};
@@ -89,7 +89,14 @@ pub async fn host_with(settings: Settings, start: spawn::Start) -> Result<Host, 
     process_tree::adopt_orphans().map_err(StartError::Subreaper)?;
     let jobs = recovered.iter().map(|run| run.id.clone()).collect();
     let workers: Vec<_> = recovered.iter().filter_map(|run| run.progress.process.clone()).collect();
-    tokio::task::spawn_blocking(move || stray::end_strays(&jobs, &workers)).await?;
+    let of = state.clone();
+    let ended = recovered.iter().filter(|run| run.progress.outcome.is_some());
+    let ended: Vec<_> = ended.map(|run| run.id.clone()).collect();
+    tokio::task::spawn_blocking(move || {
+        stray::end_strays(&jobs, &workers);
+        ended.iter().for_each(|job| temp::remove(&of, job));
+    })
+    .await?;
     let family = Family::found();
     let socket = settings.socket.clone();
     let listener = Listener::bind(&socket).map_err(|error| StartError::Socket { path: socket.clone(), error })?;

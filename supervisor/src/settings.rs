@@ -36,6 +36,8 @@ pub struct Settings {
     pub asks: bool,
     /// Where a yes for ever is kept; None: there is no home folder.
     pub policy_file: Option<PathBuf>,
+    /// Files that hold keys, also of providers that are not in use.
+    pub key_files: Vec<PathBuf>,
     pub worker_program: PathBuf,
     pub notify: Notify,
 }
@@ -48,6 +50,15 @@ impl Settings {
     #[must_use]
     pub fn fingerprints(&self) -> Fingerprints {
         self.notify.fingerprints(self.providers.iter().filter_map(|provider| provider.key.as_ref()))
+    }
+
+    /// What is nobody's but ukai's and its owner's, wherever a job works. What lies in the folder of the user's policy is
+    /// configuration, too; a configuration that was named may lie among other things.
+    #[must_use]
+    pub fn private(&self) -> Vec<PathBuf> {
+        let folder = self.policy_file.as_ref().and_then(|file| file.parent()).map(PathBuf::from);
+        let named = [Some(self.state_dir.clone()), folder, self.config.clone()];
+        named.into_iter().flatten().chain(self.key_files.iter().cloned()).collect()
     }
 
     /// Where providers are reached; each once, in order.

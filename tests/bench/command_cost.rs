@@ -38,6 +38,7 @@ pub fn main(repeats: usize) -> ExitCode {
             calls_before: 0,
             job: JobId::from_random([7; 5]),
             spec: lab::spec(&home.work(), Job::Bash),
+            goes_on: false,
             permission,
             outputs: home.path().join("run/outputs"),
             env: Vec::new(),

@@ -359,3 +359,244 @@ fn check_no_key(folder: &Path) {
         }
     }
 }
+
+/// What who watches was told, besides the usual.
+fn notes(home: &Home) -> Vec<String> {
+    let [id] = &home.runs()[..] else { panic!("one run: {:?}", home.runs()) };
+    let events = home.events(id).into_iter();
+    let notices = events.filter(|record| record["event"] == "Injected" && record["data"]["why"] == "notice");
+    notices.map(|record| record["data"]["text"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn what_a_script_makes_where_a_rule_denies_it_is_told_and_left_to_a_person() {
+    const MAKES: [&str; 6] = [
+        ".claude/settings.json",
+        "tool_policy.yaml",
+        ".ukai/tools/x.toml",
+        "deep/er/.env.local",
+        "secrets/key",
+        "a/.git/config",
+    ];
+    for who in ALL {
+        let late = r#"[[rule]]
+when.step = 3
+reply.calls = [{ tool = "Bash", args = { command = "bash late.sh", run_in_background = true } }]
+[[rule]]
+when.step = 4
+reply.calls = [{ tool = "Bash", args = { command = "until [ -e started ]; do sleep 0.05; done" } }]
+[[rule]]
+reply.text = "done"
+"#;
+        let rules =
+            script(&["bash make.sh", "cat made; ls -A"], 5_000).replace("[[rule]]\nreply.text = \"done\"\n", late);
+        let (home, _script) = home(who, &rules);
+        let make = |path: &str| format!("mkdir -p $(dirname {path}); echo planted > {path}\n");
+        home.file("make.sh", &format!("{}echo kept > made", MAKES.map(make).concat()));
+        // After the last look at it, and before its end.
+        home.file("late.sh", "touch started; trap 'echo late > .env.late; exit' TERM; sleep 300 & wait");
+        let run: Vec<&str> = RUN.into_iter().chain(["--deny", "Edit(secrets/**)"]).collect();
+        let output = home.command(&run).env("LAB_KEY", KEY).output().expect("ukai runs");
+        assert_eq!(output.status.code(), Some(0), "{who:?}: {output:?}");
+        let all = finished(&home);
+        // What it did otherwise is not made worse by it.
+        assert_eq!((&all[0]["status"], &all[1]["status"]), (&json!("ok"), &json!("ok")), "{who:?}: {all:?}");
+        let told = all[0]["output"].as_str().expect("text");
+        assert!(told.contains("[where a rule denies it") && told.contains(".claude"), "{who:?}: {told}");
+        assert!(!all[1]["output"].to_string().contains("denies"), "{who:?}: {all:?}");
+        for path in MAKES {
+            assert_eq!(std::fs::read_to_string(home.work().join(path)).expect("it is there"), "planted\n", "{who:?}");
+        }
+        let notes = notes(&home);
+        let notes: Vec<&String> = notes.iter().filter(|note| note.contains("where a rule denies it")).collect();
+        let [first, second] = notes[..] else { panic!("{who:?}: {notes:?}") };
+        assert!(first.contains(".claude, .ukai") && second.contains(".env.late"), "{who:?}: {notes:?}");
+        let [id] = &home.runs()[..] else { panic!("one run") };
+        assert_eq!(home.count(id, "Attention"), 2, "{who:?}");
+        // Who looks later is told, too, until a person has seen it.
+        for verb in ["show", "logs"] {
+            let shown = String::from_utf8_lossy(&home.ukai(&[verb, id]).stdout).into_owned();
+            assert!(
+                shown.contains("where a rule denies it") && shown.contains("attention"),
+                "{who:?}: {verb}: {shown}"
+            );
+        }
+        assert!(home.ukai(&["ack", id]).status.success());
+        assert!(!String::from_utf8_lossy(&home.ukai(&["show", id]).stdout).contains("attention"), "{who:?}");
+    }
+}
+
+#[test]
+fn a_job_in_its_owners_home_reaches_no_configuration_and_no_key_of_ukai() {
+    for who in [As::WhoeverTests, As::OrdinaryUser] {
+        let commands = [
+            "for f in config/ukai/ukai.toml labkey work/../labkey; do rev $f; done; ls -A config/ukai; find . -name '*.toml'",
+            "mv config old || mv config/ukai old",
+            "echo 'allow: [Bash]' > config/ukai/tool_policy.yaml",
+            "mkdir -p config/ukai/tools",
+            "echo x > labkey; rm -f labkey",
+            // What else lies there is the job's.
+            "echo mine > config/other && cat config/other",
+        ];
+        let names: Vec<String> = (0..commands.len()).map(|at| format!("bash work/{at}.sh")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let read = r#"[[rule]]
+when.step = 7
+reply.calls = [{ tool = "Read", args = { file_path = "config/ukai/ukai.toml" } }, { tool = "Read", args = { file_path = "labkey" } }, { tool = "Bash", args = { command = "cat labkey" } }, { tool = "Bash", args = { command = "rm -rf config" } }]
+[[rule]]
+reply.text = "done"
+"#;
+        let mut home = Home::new();
+        let script =
+            Script::serve(home.path(), &self::script(&names, 5_000).replace("[[rule]]\nreply.text = \"done\"\n", read));
+        home.configure(&format!("{}api_key_file = \"~/labkey\"\n# CONFIGURED-7788\n", lab(&script, "openai")));
+        let key = home.path().join("labkey");
+        std::fs::write(&key, KEY).expect("a file");
+        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("its mode");
+        commands.iter().enumerate().for_each(|(at, command)| home.file(&format!("{at}.sh"), command));
+        if who == As::OrdinaryUser {
+            home.as_ordinary_user();
+        }
+        let top = home.path().display().to_string();
+        let run: Vec<&str> = RUN.into_iter().chain(["--workdir", &top]).collect();
+        let output = home.command(&run).output().expect("ukai runs");
+        assert_eq!(output.status.code(), Some(0), "{who:?}: {output:?}");
+        let all = finished(&home);
+        let backwards = |text: &str| text.chars().rev().collect::<String>();
+        for secret in [KEY, "CONFIGURED-7788"].map(|text| [text.to_owned(), backwards(text)]).concat() {
+            assert!(!format!("{all:?}").contains(&secret), "{who:?}: {secret} in {all:?}");
+        }
+        for at in [1, 2, 3, 4] {
+            assert_eq!(all[at]["status"], "failed", "{who:?}: {}: {all:?}", commands[at]);
+        }
+        assert_eq!((&all[5]["status"], &all[5]["output"]), (&json!("ok"), &json!("mine\n")), "{who:?}");
+        let [id] = &home.runs()[..] else { panic!("one run") };
+        assert!(home.events(id).iter().filter(|e| e["event"] == "Judged").count() >= 10, "{who:?}");
+        assert!(all[6..].iter().all(|call| call["status"] == "denied"), "{who:?}: {all:?}");
+        assert_eq!(std::fs::read_to_string(&key).expect("the key"), KEY, "{who:?}");
+        assert!(!home.path().join("config/ukai/tool_policy.yaml").exists(), "{who:?}");
+        assert!(!home.path().join("old").exists() && notes(&home).is_empty(), "{who:?}: {:?}", notes(&home));
+    }
+}
+
+#[test]
+fn no_command_leaves_a_file_with_which_another_becomes_its_owner() {
+    let commands = [
+        "cp /bin/true a; chmod u+s a",
+        "cp /bin/true b; chmod 2755 b",
+        "perl -e 'use Fcntl; sysopen(F, \"c\", O_CREAT|O_WRONLY, 04755) or exit 1'",
+        "perl -e 'open(F, \">d\"); chmod(04755, *F) or exit 1'",
+        "install -m 6755 /bin/true e",
+        "mknod f c 1 3",
+        // openat2 (437), whose mode no filter sees.
+        "perl -e 'my $h = pack(\"QQQ\", 0101, 04755, 0); my $p = \"g\\0\"; syscall(437, -100, $p, $h, 24) >= 0 or exit 1'",
+        "touch h; chmod 755 h; mkdir -m 1777 i; mkfifo j; install -m 644 /bin/true k; chmod g-s,u-s h && echo fine",
+    ];
+    for who in ALL {
+        let (home, _script) = home(who, &script(&commands, 5_000));
+        let outcomes = outcomes(who, &home);
+        let (fine, refused) = outcomes.split_last().expect("outcomes");
+        assert_eq!(fine.1, "fine\n", "{who:?}: {outcomes:?}");
+        assert!(refused.iter().all(|(status, _)| status == "failed"), "{who:?}: {outcomes:?}");
+        for entry in std::fs::read_dir(home.work()).expect("a folder").flatten() {
+            let mode = std::os::unix::fs::PermissionsExt::mode(&entry.metadata().expect("it is there").permissions());
+            assert_eq!(mode & 0o6000, 0, "{who:?}: {}", entry.path().display());
+        }
+    }
+}
+
+#[test]
+fn what_a_rule_hides_is_hidden_however_deep_it_lies_and_however_much_of_it_there_is() {
+    let deep = "d/".repeat(40);
+    let scripts = [format!("cat {deep}.env many/*/.env"), format!("echo x > {deep}.env"), "ls many | wc -l".to_owned()];
+    let (mut home, _script) = home(As::WhoeverTests, &script(&["bash 0.sh", "bash 1.sh", "bash 2.sh"], 20_000));
+    scripts.iter().enumerate().for_each(|(at, script)| home.file(&format!("{at}.sh"), script));
+    home.file(&format!("{deep}.env"), "DOTENV-7788");
+    // More than one packet names.
+    let long = "n".repeat(150);
+    (0..1_500).for_each(|n| home.file(&format!("many/{long}{n}/.env"), "DOTENV-7788"));
+    home.as_ordinary_user();
+    let outcomes = outcomes(As::OrdinaryUser, &home);
+    assert!(!format!("{outcomes:?}").contains("DOTENV-7788"), "{:.500}", outcomes[0].1);
+    assert_eq!((outcomes[1].0.as_str(), outcomes[2].1.as_str()), ("failed", "1500\n"), "{outcomes:?}");
+    assert_eq!(std::fs::read_to_string(home.work().join(deep).join(".env")).expect("a file"), "DOTENV-7788");
+    assert!(notes(&home).is_empty(), "{:?}", notes(&home));
+}
+
+#[test]
+fn what_commands_are_not_confined_by_is_told_once_by_the_job_that_runs_some() {
+    let (home, _script) = home(As::WithoutNamespaces, &script(&["true", "true"], 5_000));
+    home.file(".env", "x");
+    let output = home.command(&RUN).env("LAB_KEY", KEY).output().expect("ukai runs");
+    let progress = String::from_utf8_lossy(&output.stderr).into_owned();
+    let notes = notes(&home);
+    let [note] = &notes[..] else { panic!("one note: {notes:?}") };
+    for part in ["namespaces: unshare", ".env and its like inside the workdir are open", "can be seen in /proc"] {
+        assert!(note.contains(part), "{note}");
+    }
+    assert_eq!(progress.matches("note: its commands are confined without").count(), 1, "{progress}");
+    for (who, commands) in [(As::WithoutNamespaces, &[][..]), (As::WhoeverTests, &["true"])] {
+        let (home, _script) = self::home(who, &script(commands, 5_000));
+        let _ = home.command(&RUN).env("LAB_KEY", KEY).output().expect("ukai runs");
+        assert!(self::notes(&home).is_empty(), "{who:?}");
+    }
+}
+
+/// Processes directly below this one.
+fn children(pid: u32) -> Vec<u32> {
+    process::all().iter().filter(|seen| !seen.is_dead && seen.parent == pid).map(|seen| seen.pid).collect()
+}
+
+fn signal(pid: u32) -> nix::Result<()> {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), nix::sys::signal::SIGKILL)
+}
+
+#[test]
+fn a_tool_host_that_is_killed_is_followed_by_another_and_nothing_is_run_twice() {
+    for (who, seconds) in ALL.into_iter().zip([39_441, 39_442, 39_443]) {
+        let sleep = format!("sleep\0{seconds}");
+        let command = format!("echo once >> ran; sleep {seconds}");
+        let (home, script) = home(who, &script(&[&command, "echo again"], 60_000));
+        let mut run = home.command(&RUN).env("LAB_KEY", KEY).spawn().expect("ukai runs");
+        wait::until("the command to run", || lives(&sleep).then_some(()));
+        let [worker] = home.workers()[..] else { panic!("one worker: {:?}", home.workers()) };
+        let [host] = children(worker)[..] else { panic!("one host: {:?}", children(worker)) };
+        // Of the two with namespaces the inner one, which serves.
+        let inner = if who == As::WithoutNamespaces { host } else { children(host)[0] };
+        signal(inner).expect("killed");
+        assert_eq!(run.wait().expect("ukai ends").code(), Some(0), "{who:?}");
+        assert!(!lives(&sleep), "{who:?}");
+        let all = finished(&home);
+        let [first, second] = &all[..] else { panic!("{who:?}: two calls: {all:?}") };
+        assert!(
+            first["status"] == "unknown" && first["output"].as_str().is_some_and(|t| t.contains("outcome unknown")),
+            "{who:?}: {first}"
+        );
+        assert_eq!((&second["status"], &second["output"]), (&json!("ok"), &json!("again\n")), "{who:?}");
+        assert_eq!(std::fs::read_to_string(home.work().join("ran")).expect("it ran"), "once\n", "{who:?}");
+        let [id] = &home.runs()[..] else { panic!("one run") };
+        assert_eq!((home.count(id, "Interrupted"), script.requests()), (1, 3), "{who:?}: {:?}", home.events(id));
+        assert!(!home.state_dir().join("runs").join(id).join("tmp").exists(), "{who:?}");
+    }
+}
+
+#[test]
+fn a_tool_host_that_always_dies_is_a_crash_loop() {
+    let (home, _script) =
+        home(As::WhoeverTests, "[[rule]]\nfault = { status = 429, headers = { retry-after = \"50\" } }\n");
+    let mut run = home.command(&RUN).env("LAB_KEY", KEY).spawn().expect("ukai runs");
+    let ended = wait::until("the job to be given up", || {
+        for worker in home.workers() {
+            // One that has been killed just now is gone by itself.
+            for host in children(worker) {
+                let _ = signal(host);
+            }
+        }
+        run.try_wait().expect("a child")
+    });
+    assert_eq!(ended.code(), Some(1));
+    let [id] = &home.runs()[..] else { panic!("one run") };
+    let events = home.events(id);
+    let last = events.last().expect("an end");
+    assert!(last.to_string().contains("crash_loop") && last.to_string().contains("the tool host has died"), "{last}");
+}

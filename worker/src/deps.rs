@@ -64,14 +64,22 @@ struct Judge {
     spec: JobSpec,
     home: PathBuf,
     outputs: PathBuf,
+    private: Vec<PathBuf>,
     now: Mutex<(Vec<String>, Arc<Permission>)>,
 }
 
 impl Judge {
-    fn new(spec: &JobSpec, outputs: &Path, granted: Vec<String>) -> Self {
+    fn new(welcome: &Welcome, granted: Vec<String>) -> Self {
+        let Welcome { spec, outputs, private, .. } = welcome;
         let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
-        let permission = bind(spec, &home, outputs, &granted);
-        Judge { spec: spec.clone(), home, outputs: outputs.to_owned(), now: Mutex::new((granted, permission)) }
+        let permission = bind(spec, &home, outputs, private, &granted);
+        Judge {
+            spec: spec.clone(),
+            home,
+            outputs: outputs.clone(),
+            private: private.clone(),
+            now: Mutex::new((granted, permission)),
+        }
     }
 
     fn permission(&self) -> Arc<Permission> {
@@ -83,15 +91,15 @@ impl Judge {
         let new: Vec<_> = rules.iter().filter(|rule| !now.0.contains(rule)).cloned().collect();
         if !new.is_empty() {
             now.0.extend(new);
-            now.1 = bind(&self.spec, &self.home, &self.outputs, &now.0);
+            now.1 = bind(&self.spec, &self.home, &self.outputs, &self.private, &now.0);
         }
     }
 }
 
-fn bind(spec: &JobSpec, home: &Path, outputs: &Path, granted: &[String]) -> Arc<Permission> {
+fn bind(spec: &JobSpec, home: &Path, outputs: &Path, private: &[PathBuf], granted: &[String]) -> Arc<Permission> {
     let mut policy = spec.policy.clone();
     policy.allow.extend(granted.iter().map(|rule| Rule::new(rule, "/")));
-    Arc::new(Permission::new(&policy, &spec.workdir, home, outputs))
+    Arc::new(Permission::new(&policy, &spec.workdir, home, outputs).keeping(private))
 }
 
 impl Deps {
@@ -103,7 +111,7 @@ impl Deps {
         launcher: Option<Arc<Launcher>>,
     ) -> Result<Self, SetupError> {
         let spec = &welcome.spec;
-        let judge = Judge::new(spec, &welcome.outputs, state.granted.clone());
+        let judge = Judge::new(welcome, state.granted.clone());
         let permission = judge.permission();
         let registry = Registry::new(&spec.tools);
         let tools = match spec.mode {
@@ -114,6 +122,7 @@ impl Deps {
         let about = About {
             job: welcome.job.clone(),
             spec: welcome.spec.clone(),
+            goes_on: state.progress.attempt > 1,
             permission,
             outputs: welcome.outputs.clone(),
             env: welcome.env.clone(),
@@ -148,9 +157,11 @@ impl Deps {
         self.judge.grant(rules);
     }
 
+    /// `window`: what the model that is to read the result holds, in tokens.
     #[must_use]
-    pub fn tool_context(&self, cancel: CancellationToken) -> tool::Context {
+    pub fn tool_context(&self, cancel: CancellationToken, window: u64) -> tool::Context {
         tool::Context {
+            result_tokens_max: tool::result_tokens_max(window),
             permission: self.permission(),
             cancel,
             outputs: self.outputs.clone(),

@@ -22,6 +22,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use crate::sandbox::{self, Confine, Held};
 use words::{Exit, Kill, Order, Start, Word};
@@ -99,7 +101,8 @@ impl Host {
         if let Entered::Asked(known) = &*entered {
             return known.clone();
         }
-        let said = self.ask(&Order::Enter { confine: confine() });
+        let named = packet::in_memory(&confine());
+        let said = named.and_then(|named| self.ask_with(&Order::Enter, &[named.as_fd()]));
         let held = match said {
             Ok(Some(Word::Entered(held))) => Ok(held),
             Ok(Some(Word::Refused { why })) => Err(why),
@@ -111,8 +114,13 @@ impl Host {
     }
 
     fn ask(&self, order: &Order) -> io::Result<Option<Word>> {
+        self.ask_with(order, &[])
+    }
+
+    fn ask_with(&self, order: &Order, descriptors: &[BorrowedFd<'_>]) -> io::Result<Option<Word>> {
         let (ours, theirs) = packet::line()?;
-        packet::send(&self.line, order, &[theirs.as_fd()])?;
+        let all: Vec<_> = descriptors.iter().copied().chain([theirs.as_fd()]).collect();
+        packet::send(&self.line, order, &all)?;
         drop(theirs);
         word(&ours)
     }
@@ -137,6 +145,15 @@ impl Host {
         let descriptors: Vec<BorrowedFd<'_>> = pipes.iter().copied().chain([theirs.as_fd()]).collect();
         packet::send(&self.line, &Order::Start(start), &descriptors)?;
         Ok(Answers(ours))
+    }
+
+    /// Comes back when the host is gone, which none of its commands is waited for by any more. For a runtime.
+    pub async fn gone(&self) -> io::Result<()> {
+        // The host says nothing on this line, so all there will ever be to read is its end.
+        // Its successor is unsafe for the sake of types that could change their descriptor; an OwnedFd cannot.
+        #[allow(deprecated)]
+        let line = AsyncFd::with_interest(self.line.try_clone()?, Interest::READABLE)?;
+        line.readable().await.map(drop)
     }
 
     /// Ends all that was ever started and still lives. Blocks until nothing does.

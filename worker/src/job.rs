@@ -32,6 +32,8 @@ const EX_PROTOCOL: u8 = 76;
 const EX_CONFIG: u8 = 78;
 /// The supervisor is gone, or wants what this process can no longer do; the job is started again.
 const EX_ORPHANED: u8 = 1;
+/// The tool host is gone; a new process brings a new one.
+const EX_HOST_LOST: u8 = 1;
 /// The token is 64 hex digits and a newline.
 const TOKEN_BYTES_MAX: u64 = 256;
 
@@ -81,6 +83,7 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
         Err(End::Session(error @ (SessionError::Orphaned(_) | SessionError::Outgrown(_) | SessionError::Link(_)))) => {
             fail(EX_ORPHANED, &error.to_string())
         }
+        Err(End::HostLost(why)) => fail(EX_HOST_LOST, &why),
         Err(End::Session(error)) => fail(EX_PROTOCOL, &error.to_string()),
         Err(End::Unconfined(why)) => fail(EX_CONFIG, &why),
         Err(End::Fault(why)) => fail(EX_SOFTWARE, &format!("a fault in ukai: {why}")),
@@ -92,6 +95,8 @@ enum End {
     /// Its commands, or it itself, cannot be confined, and its policy wants them to be.
     Unconfined(String),
     Fault(String),
+    /// No command can be started in this process any more: one that is restarted has a host of its own.
+    HostLost(String),
 }
 
 async fn carry(
@@ -124,6 +129,7 @@ async fn carry(
     };
     let system = Event::Injected { why: Why::System, text: prompt };
     let machine = Machine::new(parts, state, (deps.now)());
+    let commands = deps.shells.clone();
     let arguments = Arguments { machine, system, attempt, outbox, deps };
     let (query, mut ended) = QueryLoop::spawn(None, QueryLoop, arguments).await.map_err(|error| fault(&error))?;
     let deliver = |message: ToWorker| {
@@ -131,18 +137,32 @@ async fn carry(
         let _ = query.cast(Message::Told(message));
     };
     let session = session.run(deliver);
-    tokio::pin!(session);
-    tokio::select! {
-        biased;
-        said = &mut session => said.map_err(End::Session),
-        _ = &mut ended => {
-            // Ended by itself: the outbox is closed and the session follows. Failed: it is not, and nothing will.
-            tokio::select! {
-                said = &mut session => said.map_err(End::Session),
-                () = tokio::time::sleep(FAULT_GRACE) => Err(End::Fault("the query loop failed; see above".to_owned())),
+    let lost = commands.lost();
+    tokio::pin!(session, lost);
+    let mut host_lost = None;
+    let said = loop {
+        tokio::select! {
+            biased;
+            said = &mut session => break said,
+            _ = &mut ended => {
+                // Ended by itself: the outbox is closed and the session follows. Failed: it is not, and nothing will.
+                tokio::select! {
+                    said = &mut session => break said,
+                    () = tokio::time::sleep(FAULT_GRACE) => {
+                        return Err(End::Fault("the query loop failed; see above".to_owned()));
+                    }
+                }
+            }
+            why = &mut lost, if host_lost.is_none() => {
+                tracing::error!(why, "no command can be started any more; this process leaves the job to a new one");
+                host_lost = Some(why);
+                // A loop that has ended needs no host.
+                let _ = query.cast(Message::HostLost);
             }
         }
-    }
+    };
+    said.map_err(End::Session)?;
+    host_lost.map_or(Ok(()), |why| Err(End::HostLost(why)))
 }
 
 /// When all has been read that is read once. Landlock holds for the thread that asks for it and for those that it starts:

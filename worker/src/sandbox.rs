@@ -38,6 +38,8 @@ pub struct Confine {
     pub protect: Vec<PathBuf>,
     /// And what is not even seen there.
     pub hide: Vec<PathBuf>,
+    /// Folders there that cannot be moved away with what is hidden in them, from the outermost inwards.
+    pub pin: Vec<PathBuf>,
 }
 
 /// What the worker itself keeps of what its owner may do.
@@ -74,6 +76,7 @@ pub fn check(confine: &Confine, namespaces: &Result<(), String>) -> io::Result<H
         if let Some(path) = confine.hide.iter().chain(&confine.protect).next() {
             missing.push(format!("{} and its like inside the workdir are open to commands", path.display()));
         }
+        missing.push("who else runs here, with which arguments, can be seen in /proc".to_owned());
         if confine.network == Network::Loopback {
             let why = "a loopback of its own needs a network namespace, which this kernel does not grant";
             return Err(io::Error::other(why));

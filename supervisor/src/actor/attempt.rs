@@ -18,11 +18,12 @@ use crate::fault;
 use crate::job::{Life, Step};
 use crate::news::{self, About};
 use crate::pool::actor::{Arguments, Begin, JobActor, Over, Stop};
+use crate::pool::temp;
 use crate::restart::{Death, Exit, Verdict};
 use crate::route::fit::Wants;
 use crate::route::router::Opening;
 use crate::store::server_log;
-use crate::store::{Appended, Reply, StoreError, StoreMessage};
+use crate::store::{Appended, Reply, StateDir, StoreError, StoreMessage};
 
 /// What the supervisor writes into a run's log.
 #[derive(Debug)]
@@ -343,6 +344,8 @@ impl State {
         }
         self.router.forget(id, Instant::now());
         let in_worktree = job.spec.take().is_some_and(|spec| spec.worktree);
+        let (state, ended) = (StateDir::new(&self.pool.settings.state_dir), id.clone());
+        tokio::task::spawn_blocking(move || temp::remove(&state, &ended));
         let batch_done = job.progress.batch.as_ref().is_some_and(|place| self.batches.ended(&place.id, id));
         self.answer_cancels(id);
         if in_worktree {

@@ -147,6 +147,7 @@ impl Context {
             park: config.park,
             asks: false,
             policy_file: crate::policy_file::users(),
+            key_files: config.key_files(),
             worker_program,
             notify: notify(config.desktop),
         })

@@ -3,7 +3,7 @@
 #![deny(clippy::disallowed_methods)]
 
 use serde_json::Value;
-use ukai_protocol::event::{Event, HookSaid, ToolStatus, WaitingFor};
+use ukai_protocol::event::{Event, HookSaid, ToolStatus, WaitingFor, Why};
 use ukai_protocol::job::Outcome;
 use ukai_protocol::json::Json;
 use ukai_protocol::policy::Verdict;
@@ -13,6 +13,8 @@ use super::words::source;
 
 const ARGUMENT_CHARS_MAX: usize = 60;
 const DETAIL_CHARS_MAX: usize = 200;
+/// It is told once, and whole.
+const NOTICE_CHARS_MAX: usize = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Say {
@@ -105,7 +107,10 @@ pub fn say(event: &Event) -> Say {
         Event::Finished { outcome: outcome @ Outcome::Ended(cause), .. } => {
             format!("{}: {}({}): {}", outcome.status(), cause.kind.reason(), cause.kind, detail(&cause.detail))
         }
-        Event::Injected { .. } | Event::ToolStarted { .. } => return Say::Nothing,
+        Event::Injected { why: Why::Notice, text } => format!("note: {}", brief(text, NOTICE_CHARS_MAX)),
+        Event::Injected { why: Why::System | Why::Lost | Why::Hook, .. } | Event::ToolStarted { .. } => {
+            return Say::Nothing;
+        }
     })
 }
 

@@ -21,6 +21,7 @@ const CHANGED_SHOWN_MAX: usize = 10;
 const DENIED_SHOWN_MAX: usize = 20;
 const TOOL_CHARS_MAX: usize = 64;
 const PROMPT_CHARS_MAX: usize = 200;
+const NOTICE_CHARS_MAX: usize = 1_000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -84,6 +85,9 @@ fn text(context: &Context, row: &JobRow, result: &JobResult, worktree: Option<&R
     }
     if let Some(why) = &result.attention {
         line("attention", format!("{why}; when seen: {}", command(&["ack", row.id.as_str()])));
+    }
+    for notice in &result.notices {
+        line("note", print::brief(notice, NOTICE_CHARS_MAX));
     }
     let workdir = worktree.map(|worktree| worktree.workdir.clone());
     let workdir = workdir.or_else(|| spec.as_ref().map(|spec| spec.workdir.clone()));

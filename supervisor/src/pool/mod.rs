@@ -9,3 +9,4 @@ mod silence;
 pub mod spawn;
 pub(crate) mod stderr;
 pub mod stray;
+pub mod temp;

@@ -210,6 +210,12 @@ impl RunDir {
         self.root.join("outputs")
     }
 
+    /// What commands leave that nobody needs.
+    #[must_use]
+    pub fn temp(&self) -> PathBuf {
+        self.root.join("tmp")
+    }
+
     /// Space that is kept for the last record.
     #[must_use]
     pub fn reserve(&self) -> PathBuf {

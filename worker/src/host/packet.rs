@@ -1,9 +1,11 @@
 //! One message, whole or not at all, with the descriptors that belong to it.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut, Read as _, Seek as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -71,10 +73,25 @@ pub fn receive<T: DeserializeOwned>(line: impl AsFd, buffer: &mut [u8]) -> io::R
     Ok(Some((message, descriptors)))
 }
 
+/// A message that may be larger than a packet (up to a frame), to be sent along with one.
+pub fn in_memory(message: &impl Serialize) -> io::Result<OwnedFd> {
+    let bytes = codec::encode(message).map_err(io::Error::other)?;
+    let mut file = File::from(memfd_create("ukai", MemfdFlags::CLOEXEC)?);
+    file.write_all(&bytes)?;
+    Ok(file.into())
+}
+
+pub fn from_memory<T: DeserializeOwned>(descriptor: OwnedFd) -> io::Result<T> {
+    let mut file = File::from(descriptor);
+    // Where who wrote it stopped, we would begin.
+    file.rewind()?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    codec::decode(&bytes).map_err(io::Error::other)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, Write as _};
-
     use super::*;
 
     #[test]
@@ -94,6 +111,13 @@ mod tests {
         let (text, with): (String, _) = receive(&theirs, &mut buffer).expect("read").expect("a message");
         assert_eq!((text.as_str(), with.len()), ("second", 0));
         assert!(receive::<String>(&theirs, &mut buffer).expect("an end").is_none());
+    }
+
+    #[test]
+    fn a_message_in_memory_may_be_larger_than_a_packet() {
+        let long = "x".repeat(2 * PACKET_BYTES_MAX);
+        let file = in_memory(&long).expect("written");
+        assert_eq!(from_memory::<String>(file).expect("read"), long);
     }
 
     #[test]

@@ -56,9 +56,10 @@ pub fn serve(line: OwnedFd) -> io::Result<()> {
     // Fresh from the kernel and zero as it is: what no order has filled takes no memory.
     let mut buffer = vec![0; packet::PACKET_BYTES_MAX];
     let Some((order, mut with)) = packet::receive(&line, &mut buffer)? else { return Ok(()) };
-    let (Order::Enter { confine }, Some(answers)) = (order, with.pop()) else {
+    let (Order::Enter, Some(answers), Some(named)) = (order, with.pop(), with.pop()) else {
         return Err(io::Error::other("the first order was not to enter"));
     };
+    let confine: Option<Confine> = packet::from_memory(named)?;
     let namespaces = confine.as_ref().map(|confine| Namespaces { network: confine.network }.leave());
     if let Some(Ok(())) = namespaces {
         // The next one forked is the init of the new namespaces; this one only waits for it.
@@ -157,7 +158,7 @@ impl Host {
             return Err(io::Error::other("an order without a socket for its answer"));
         };
         match order {
-            Order::Enter { .. } => tell(&answers, &Word::Refused { why: "this host has entered already".to_owned() }),
+            Order::Enter => tell(&answers, &Word::Refused { why: "this host has entered already".to_owned() }),
             Order::EndAll(kill) => self.end_all(kill.grace(), answers),
             Order::Start(start) => match &with[..] {
                 [both] => {

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::sandbox::{Confine, Held};
+use crate::sandbox::Held;
 
 /// To the host. The answers' socket comes along with each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Order {
-    /// The first: what holds for all that is started. Answered by [`Word::Entered`] or [`Word::Refused`].
-    Enter { confine: Option<Confine> },
+    /// The first: what holds for all that is started. An `Option<Confine>` comes along in a file, since what it names of a
+    /// large project fits no packet. Answered by [`Word::Entered`] or [`Word::Refused`].
+    Enter,
     /// A command. Before the answers' socket come its pipes: one for all that it says, or stdin, stdout and stderr. Answered
     /// by [`Word::Refused`] or [`Word::Exited`].
     Start(Start),

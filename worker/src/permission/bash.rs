@@ -228,6 +228,12 @@ impl Permission {
                         Kind::Write => (self.places.hold_for_command(true, &path.real, path.is_dir), "write"),
                         _ => (self.places.hold_for_command(false, &path.real, path.is_dir), "read"),
                     };
+                    // Of a folder that is only read, the sandbox hides it.
+                    let is_moved = file.kind == Kind::Write && file.tree;
+                    if is_moved && self.places.private_in(&path.real).next().is_some() {
+                        let why = "holds what ukai itself keeps: its configuration, its state or a key";
+                        return Some(format!("{} {why}. Name what you need of it.", file.shown));
+                    }
                     if !inside {
                         return Some(format!(
                             "{} leads outside of what this job may {what}. It may {what} below {}.",

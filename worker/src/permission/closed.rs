@@ -1,88 +1,183 @@
 //! What deny rules close inside the workdir, as places on the disk: a command is judged by its words, and a script that
-//! it runs is not. So where the kernel can, what a rule denies is read-only for commands, or out of their sight.
+//! it runs is not. So what a rule denies is read-only for commands, or out of their sight, and what comes to be there is
+//! told (`tool/shells/guard`).
+//!
+//! A project may have some hundred thousand files, and to hold each against every rule would take seconds. Most rules can
+//! only be about a few folders, or about a name; what neither is near is not closed.
 
-#![allow(clippy::disallowed_methods, reason = "looks at the workdir, once, before the first command")]
+#![deny(clippy::disallowed_methods)]
 
-use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::Permission;
+use super::places::Places;
+use super::rule::{PathRule, Rule};
+use super::{Listed, Permission};
+
+/// How a place is closed to commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// Not to be changed.
+    Kept,
+    /// Not even to be read.
+    Hidden,
+}
+
+/// What may be closed right in one folder that is not closed itself.
+pub struct Near<'a> {
+    permission: &'a Permission,
+    by_name: Vec<&'a PathRule>,
+    /// Some rule may be about any name here.
+    is_any: bool,
+}
 
 impl Permission {
-    /// Existing places below the workdir: those that may not be changed, and those that may not even be read. Folders are
-    /// looked through breadth first, up to `entries_max` entries and `depth_max` levels.
+    /// Whether commands are kept from what lies at this place below the workdir, links not followed. A folder is closed
+    /// when whatever may come to lie in it is.
     #[must_use]
-    pub fn closed_to_commands(&self, entries_max: usize, depth_max: usize) -> (Vec<PathBuf>, Vec<PathBuf>) {
-        let workdir = self.places().real_workdir().to_owned();
-        let (mut protect, mut hide) = (Vec::new(), Vec::new());
-        let mut folders = VecDeque::from([(workdir.clone(), 0)]);
-        let mut entries = 0;
-        while let Some((folder, depth)) = folders.pop_front() {
-            // What cannot be listed by us cannot be listed by what we start.
-            for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-                entries += 1;
-                if entries > entries_max {
-                    tracing::warn!(
-                        workdir = %workdir.display(), entries_max,
-                        "not all of the workdir was looked through for what rules deny; commands are held to the rest by rules alone"
-                    );
-                    return (protect, hide);
-                }
-                let path = entry.path();
-                let Ok(kind) = entry.file_type() else { continue };
-                if self.closes("Read", &path, kind.is_dir()) {
-                    hide.extend(behind(&path, kind.is_symlink(), &workdir));
-                } else if entry.file_name().eq_ignore_ascii_case(".git") || self.closes("Edit", &path, kind.is_dir()) {
-                    protect.extend(behind(&path, kind.is_symlink(), &workdir));
-                } else if kind.is_dir() && depth < depth_max {
-                    folders.push_back((path, depth + 1));
-                }
-            }
+    pub fn closing(&self, path: &Path, is_dir: bool) -> Option<Closing> {
+        let any = is_dir.then(|| path.join(ANY));
+        let closes =
+            |tool: &str| self.forbids(tool, path, path) || any.as_ref().is_some_and(|any| self.forbids(tool, any, any));
+        if closes("Read") {
+            Some(Closing::Hidden)
+        } else if is_git(path.file_name()) || closes("Edit") {
+            Some(Closing::Kept)
+        } else {
+            None
         }
-        (protect, hide)
     }
 
-    /// A folder is closed when whatever may come to lie in it is.
-    fn closes(&self, tool: &str, path: &Path, is_dir: bool) -> bool {
-        let any = path.join("\u{1}");
-        self.forbids(tool, path, path) || is_dir && self.forbids(tool, &any, &any)
+    /// To ask for many names in one folder, the workdir or one below it.
+    #[must_use]
+    pub fn near(&self, folder: &Path) -> Near<'_> {
+        let deny = self.rules.as_ref().map_or(&[][..], |lists| &lists.deny);
+        let mut near = Near { permission: self, by_name: Vec::new(), is_any: self.rules.is_err() };
+        for listed in deny {
+            match &listed.rule {
+                Rule::Path(rule) if !["Read", "Edit"].iter().any(|tool| rule.governs(tool)) => {}
+                Rule::Path(rule) if is_about_names(rule) => near.by_name.push(rule),
+                Rule::Path(rule) => near.is_any |= self.places.is_near(rule, listed, folder),
+                Rule::Tool(_) => near.is_any = true,
+                Rule::Server(_) | Rule::Command(_) => {}
+            }
+        }
+        // What closes whatever lies in a folder by its own name, or the workdir by one above it.
+        near.is_any |= near.names(OsStr::new(ANY)) || folder == self.places.real_workdir();
+        near.is_any |= self.places.private_in(folder).next().is_some();
+        near
     }
 }
 
-/// Of a link, what it leads to, where that is inside.
-fn behind(path: &Path, is_link: bool, workdir: &Path) -> Option<PathBuf> {
-    if !is_link {
-        return Some(path.to_owned());
+/// A name that nobody gives to a file.
+const ANY: &str = "\u{1}";
+
+fn is_git(name: Option<&OsStr>) -> bool {
+    name.is_some_and(|name| name.eq_ignore_ascii_case(".git"))
+}
+
+fn is_about_names(rule: &PathRule) -> bool {
+    rule.any_depth && rule.anchor == super::rule::Anchor::Workdir
+}
+
+impl Near<'_> {
+    /// As [`Permission::closing`].
+    #[must_use]
+    pub fn closing(&self, path: &Path, is_dir: bool) -> Option<Closing> {
+        let name = path.file_name();
+        let may_be = self.is_any || is_git(name) || name.is_some_and(|name| self.names(name));
+        may_be.then(|| self.permission.closing(path, is_dir)).flatten()
     }
-    path.canonicalize().ok().filter(|target| target.starts_with(workdir) && target != workdir)
+
+    fn names(&self, name: &OsStr) -> bool {
+        let lowered = name.to_string_lossy().to_lowercase();
+        let matches = |rule: &&PathRule| {
+            rule.folded.matches(name.as_encoded_bytes(), true) || rule.folded.matches(lowered.as_bytes(), true)
+        };
+        self.by_name.iter().any(matches)
+    }
+}
+
+impl Places {
+    /// Whether what a rule names before its first wildcard is on the way to this folder, or below it.
+    fn is_near(&self, rule: &PathRule, listed: &Listed, folder: &Path) -> bool {
+        let folder = lowered(folder);
+        let meet = |prefix: PathBuf| {
+            let prefix = lowered(&prefix);
+            folder.starts_with(&prefix) || prefix.starts_with(&folder)
+        };
+        self.literal_places(rule, &listed.base).into_iter().any(meet)
+            || listed.elsewhere.as_ref().is_some_and(|place| meet(place.real.clone()))
+    }
+}
+
+/// As deny rules look at names: blind to case.
+fn lowered(path: &Path) -> PathBuf {
+    PathBuf::from(path.to_string_lossy().to_lowercase())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
-
     use super::*;
     use crate::permission::tests::shipped;
+    use ukai_protocol::policy;
 
     #[test]
-    fn what_rules_deny_is_found_where_it_lies() {
-        let temp = tempfile::tempdir().expect("a folder");
-        let top = temp.path().canonicalize().expect("a path");
-        for folder in [".git/hooks", "src/.git", "a/b", ".claude"] {
-            std::fs::create_dir_all(top.join(folder)).expect("folders");
+    fn whoever_asks_for_many_names_hears_the_same() {
+        let top = Path::new("/home/o/work");
+        let rules = [
+            "Edit(secrets/**)",
+            "Read(a/*/key)",
+            "Edit(**/generated/**)",
+            "Edit(//home/o/work/Abs/x)",
+            "Read(~/work/own)",
+            "Edit(*.lock)",
+            "Edit(/based/file)",
+            "Edit(Über*)",
+        ];
+        let names = [
+            ".git",
+            ".env",
+            ".ENV.x",
+            "env",
+            ".claude",
+            ".Claude",
+            "secrets",
+            "Secrets",
+            "a",
+            "b",
+            "key",
+            "generated",
+            "abs",
+            "Abs",
+            "x",
+            "own",
+            "Cargo.lock",
+            "based",
+            "file",
+            "über",
+            "ÜBER.txt",
+            "tool_policy.yaml",
+            "main.rs",
+        ];
+        let mut policy = shipped(top);
+        for count in 0..=rules.len() {
+            if let Some(rule) = count.checked_sub(1).map(|at| rules[at]) {
+                policy.deny.push(policy::Rule::new(rule.to_owned(), top.to_str().expect("text")));
+            }
+            let permission = Permission::new(&policy, top, Path::new("/home/o"), Path::new("/noout"));
+            assert_eq!(permission.broken(), None);
+            let mut closed = 0;
+            for folder in ["", "a", "a/b", "abs", "x/y", "based", "b/generated2"].map(|below| top.join(below)) {
+                let near = permission.near(&folder);
+                for (name, is_dir) in names.iter().flat_map(|name| [(name, false), (name, true)]) {
+                    let path = folder.join(name);
+                    let whole = permission.closing(&path, is_dir);
+                    assert_eq!(near.closing(&path, is_dir), whole, "{count} rules: {}", path.display());
+                    closed += usize::from(whole.is_some());
+                }
+            }
+            assert!(closed > 20);
         }
-        for file in [".env", "a/b/.env.local", "src/main.rs", "real_secret", "tool_policy.yaml"] {
-            std::fs::write(top.join(file), "").expect("a file");
-        }
-        symlink("real_secret", top.join(".env.link")).expect("a link");
-        symlink("/etc/passwd", top.join(".env.out")).expect("a link");
-        let permission = Permission::new(&shipped(&top), &top, Path::new("/nohome"), Path::new("/noout"));
-        let (mut protect, mut hide) = permission.closed_to_commands(1_000, 5);
-        protect.sort();
-        hide.sort();
-        let all = |names: &[&str]| names.iter().map(|name| top.join(name)).collect::<Vec<_>>();
-        assert_eq!(hide, all(&[".env", "a/b/.env.local", "real_secret"]));
-        // Every `.git`, wherever; of the others, a rule with a slash in it is for the top.
-        assert_eq!(protect, all(&[".claude", ".git", "src/.git", "tool_policy.yaml"]));
     }
 }

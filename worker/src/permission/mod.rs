@@ -9,7 +9,7 @@
 
 mod bash;
 mod classifier;
-mod closed;
+pub mod closed;
 pub mod command;
 mod disk;
 mod operand;
@@ -85,6 +85,13 @@ impl Permission {
         }
         let rules = rules.and_then(|lists| lists.check_examples(policy, &places).map(|()| lists));
         Permission { rules, disabled: policy.disabled_tools.clone(), places }
+    }
+
+    /// Keeps what is ukai's own from every call.
+    #[must_use]
+    pub fn keeping(mut self, private: &[std::path::PathBuf]) -> Self {
+        self.places.keep(private);
+        self
     }
 
     /// Where the policy is broken, if it is: everything is denied then.
@@ -166,7 +173,7 @@ impl Permission {
         let resolved = Resolved { lexical: lexical.to_owned(), real: real.to_owned(), is_dir: false };
         let subject = Subject { tool, path: Some(&resolved) };
         let Ok(lists) = &self.rules else { return true };
-        lists.deny.iter().any(|listed| self.matches(listed, &subject, RuleList::Deny))
+        self.places.is_private(real) || lists.deny.iter().any(|listed| self.matches(listed, &subject, RuleList::Deny))
     }
 
     /// The verdict on a command line, as long as there is a tool that runs it.

@@ -23,6 +23,8 @@ pub struct Places {
     named: Vec<Named>,
     /// What the policy opens to commands besides.
     opened: Sandbox,
+    /// What ukai itself keeps, wherever it lies: in no root, whatever a rule says.
+    private: Vec<Place>,
 }
 
 /// A folder as named and as it is.
@@ -70,7 +72,25 @@ impl Places {
             temp: Place::new(&temp_of(outputs)),
             named: Vec::new(),
             opened: Sandbox::default(),
+            private: Vec::new(),
         }
+    }
+
+    /// Keeps these files and folders out of every root, but for the job's outputs and what is temporary. A workdir inside of one is the job's.
+    pub(super) fn keep(&mut self, private: &[PathBuf]) {
+        let places = private.iter().map(|path| Place::new(path));
+        self.private.extend(places.filter(|place| !self.workdir.real.starts_with(&place.real)));
+    }
+
+    /// Whether this is ukai's own.
+    #[must_use]
+    pub fn is_private(&self, real: &Path) -> bool {
+        !self.is_output(real) && !self.is_temp(real) && self.private.iter().any(|place| real.starts_with(&place.real))
+    }
+
+    /// What is ukai's own in this folder, or is it: by names, and as it really is.
+    pub fn private_in<'a>(&'a self, folder: &'a Path) -> impl Iterator<Item = &'a Path> {
+        self.private.iter().flat_map(Place::both).filter(move |path| path.starts_with(folder))
     }
 
     /// Takes in an allow rule, if it is one that opens a root.
@@ -153,6 +173,9 @@ impl Places {
         if self.is_output(real) {
             return !writes;
         }
+        if self.is_private(real) {
+            return false;
+        }
         real.starts_with(&self.workdir.real)
             || self.named.iter().any(|named| (!writes || named.rule.governs(tool)) && names(named))
     }
@@ -162,7 +185,9 @@ impl Places {
     #[must_use]
     pub fn may_create(&self, tool: &str, folder: &Path) -> bool {
         let below = |named: &Named| named.rule.governs(tool) && folder.starts_with(&named.prefix.real);
-        !self.is_output(folder) && (folder.starts_with(&self.workdir.real) || self.named.iter().any(below))
+        !self.is_output(folder)
+            && !self.is_private(folder)
+            && (folder.starts_with(&self.workdir.real) || self.named.iter().any(below))
     }
 
     /// The same for a file that a command names: what the policy opens to commands besides is theirs, too.
@@ -170,6 +195,7 @@ impl Places {
     pub fn hold_for_command(&self, writes: bool, real: &Path, is_dir: bool) -> bool {
         let Sandbox { read, write, .. } = &self.opened;
         let opened = write.iter().chain(read.iter().filter(|_| !writes)).any(|folder| real.starts_with(folder));
+        let opened = opened && !self.is_private(real);
         opened || self.is_temp(real) || self.hold(if writes { "Edit" } else { "Read" }, real, is_dir)
     }
 
@@ -182,6 +208,14 @@ impl Places {
     /// Whether what a deny or ask rule names lies below this folder, or is it: who removes `~` removes `~/.ssh`.
     #[must_use]
     pub fn rule_is_below(&self, rule: &PathRule, base: &Place, folder: &Path) -> bool {
+        // Without a name before its wildcards it is about anything, and the disk is asked instead.
+        !rule.literal_prefix().is_empty()
+            && self.literal_places(rule, base).into_iter().any(|place| place.starts_with(folder))
+    }
+
+    /// What a rule names before its first wildcard, from where it starts as named and as that really is.
+    #[must_use]
+    pub fn literal_places(&self, rule: &PathRule, base: &Place) -> [PathBuf; 2] {
         let prefix = rule.literal_prefix();
         let root = Place { lexical: "/".into(), real: "/".into() };
         let anchor = match rule.anchor {
@@ -190,8 +224,7 @@ impl Places {
             Anchor::Base => base,
             Anchor::Workdir => &self.workdir,
         };
-        // Without a name before its wildcards it is about anything, and the disk is asked instead.
-        !prefix.is_empty() && anchor.both().into_iter().any(|anchor| anchor.join(&prefix).starts_with(folder))
+        anchor.both().map(|anchor| anchor.join(&prefix))
     }
 
     /// Whether this place is in the job's folder for temporary files, which its commands may fill as they like.

@@ -467,3 +467,29 @@ fn what_reaches_only_what_the_job_started_needs_no_rule() {
 
 mod corpus;
 mod fuzz;
+
+#[test]
+fn what_is_ukais_own_is_in_no_root_whatever_a_rule_says() {
+    let world = World::new();
+    let own = ["home/.config/ukai", "home/key", "state", "out"].map(|name| world.top.join(name));
+    let rules = world.rules(&["Read(~/**)", "Edit(~/**)", "Read", "Edit", "Bash"], &[], &[]);
+    let permission = world.permission(&rules, "").keeping(&own);
+    for (tool, path, allowed) in [
+        ("Read", "~/.config/ukai/ukai.toml", false),
+        ("Read", "~/key", false),
+        ("Write", "~/.config/ukai/tool_policy.yaml", false),
+        ("Edit", "state/runs/x", false),
+        ("Read", "~/keys", true),
+        ("Read", "~/.config/other", true),
+        // The job's own in it.
+        ("Read", "out/spill.txt", true),
+    ] {
+        let path =
+            path.strip_prefix("~/").map_or_else(|| world.top.join(path), |below| world.top.join("home").join(below));
+        assert_eq!(permission.read_allowed(tool, &path, &path), allowed, "{tool} {}", path.display());
+    }
+    // Who works in it was sent there.
+    let inside = world.permission(&rules, "work").keeping(std::slice::from_ref(&world.top));
+    let path = world.top.join("work/a");
+    assert!(inside.read_allowed("Read", &path, &path));
+}

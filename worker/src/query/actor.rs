@@ -28,8 +28,12 @@ use crate::session::Outbox;
 use crate::threads::THREADS;
 use crate::tool::ToolOutput;
 use crate::tool::actor::{Job, ToolActor};
+use crate::tool::shells::Notice;
 
 pub struct QueryLoop;
+
+/// Of a model that has not been asked in this process (spec §14: what is taken where a provider says nothing).
+const WINDOW_TOKENS: u64 = 32_000;
 
 /// What happens to a loop.
 pub enum Message {
@@ -52,6 +56,8 @@ pub enum Message {
         events: Vec<Event>,
     },
     Leave,
+    /// No command can be started any more in this process: what is under way ends, and another one goes on.
+    HostLost,
     Wake,
 }
 
@@ -71,6 +77,9 @@ pub struct State {
     cancel: CancelTree,
     /// When a `Wake` is on its way.
     wake_at: Option<Instant>,
+    host_lost: bool,
+    /// Of the last model that was asked.
+    model_window: Option<u64>,
 }
 
 /// The inner nodes of the tree; model calls and tools hang below as children.
@@ -106,7 +115,16 @@ impl Actor for QueryLoop {
     async fn pre_start(&self, _: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
         let Arguments { mut machine, system, attempt, outbox, deps } = arguments;
         machine.start(system, (deps.now)());
-        Ok(State { machine, attempt, outbox, deps, cancel: CancelTree::new(), wake_at: None })
+        Ok(State {
+            machine,
+            attempt,
+            outbox,
+            deps,
+            cancel: CancelTree::new(),
+            wake_at: None,
+            host_lost: false,
+            model_window: None,
+        })
     }
 
     async fn post_start(&self, myself: ActorRef<Message>, state: &mut State) -> Result<(), ActorProcessingErr> {
@@ -140,6 +158,7 @@ impl Actor for QueryLoop {
                 }
             }
             Message::Told(ToWorker::Pause) => state.machine.handle_pause(),
+            Message::Told(ToWorker::Unpause) if state.host_lost => {}
             Message::Told(ToWorker::Unpause) => state.machine.handle_unpause(),
             Message::Told(ToWorker::Welcome(_) | ToWorker::State { .. }) => {
                 return Err("the supervisor welcomed this worker twice".into());
@@ -157,6 +176,11 @@ impl Actor for QueryLoop {
                 state.outbox.close()?;
                 myself.stop(None);
                 return Ok(());
+            }
+            Message::HostLost => {
+                state.host_lost = true;
+                // As for a pause, so that no answer on its way is lost; the next process goes on from there.
+                state.machine.handle_pause();
             }
             Message::Wake => {
                 state.wake_at = None;
@@ -244,6 +268,7 @@ impl State {
 
     fn call_model(&mut self, grant: Grant, myself: &ActorRef<Message>) {
         let lease = grant.lease;
+        self.model_window = Some(grant.context_window);
         let on_progress = tell(self.outbox.clone(), self.deps.mask.clone(), self.machine.step(), grant.account.clone());
         let attempt = Attempt {
             grant,
@@ -273,10 +298,16 @@ impl State {
         myself: &ActorRef<Message>,
     ) -> Result<(), ActorProcessingErr> {
         let cancel = self.cancel.batch.child_token();
-        let context = self.deps.tool_context(cancel.clone());
+        let context = self.deps.tool_context(cancel.clone(), self.window());
         let job = Job { call, tool, input, context, cancel, asker: myself.clone() };
         ToolActor::spawn_linked(None, ToolActor, job, myself.get_cell()).await?;
         Ok(())
+    }
+
+    /// The model's, or the job's where that is smaller. In tokens.
+    fn window(&self) -> u64 {
+        let of_model = self.model_window.unwrap_or(WINDOW_TOKENS);
+        self.machine.window_max().map_or(of_model, |of_job| of_job.min(of_model))
     }
 
     /// Whatever a job started has ended before its end is told.
@@ -286,8 +317,11 @@ impl State {
 
     fn end_commands(&self, n: u64, events: Vec<Event>, myself: &ActorRef<Message>) {
         let (shells, myself) = (self.deps.shells.clone(), myself.clone());
+        let told = shells.clone();
         let end = move || shells.end_all().and_then(|()| shells.remove_temp());
         off_thread(end, move || {
+            // What came of the last commands is told before the end, which is the last record.
+            let events = told.notices().into_iter().flat_map(Notice::events).chain(events).collect();
             let _ = myself.cast(Message::CommandsEnded { n, events });
         });
     }

@@ -198,6 +198,12 @@ impl Machine {
         self.context.window(&self.state.messages).messages.into_owned()
     }
 
+    /// What the job allows a conversation, in tokens, where it says so.
+    #[must_use]
+    pub fn window_max(&self) -> Option<u64> {
+        self.spec.window
+    }
+
     /// The step that is being worked on, from 1.
     #[must_use]
     pub fn step(&self) -> u64 {

@@ -20,6 +20,9 @@ pub(super) fn arrange(confine: &Confine, missing: &mut Vec<String>) -> io::Resul
     mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NOTHING)
         .map_err(said("keeping mounts private"))?;
     only_writable(&confine.write, missing)?;
+    for path in &confine.pin {
+        pin(path)?;
+    }
     for path in &confine.protect {
         read_only(path)?;
     }
@@ -61,6 +64,15 @@ fn only_writable(roots: &[PathBuf], missing: &mut Vec<String>) -> io::Result<()>
             .map_err(|error| io::Error::other(format!("making {} writable: {error}", root.display())))?;
     }
     Ok(())
+}
+
+/// What is a mount cannot be moved: else a folder of the same name could take the place of one with something hidden in it.
+fn pin(path: &Path) -> io::Result<()> {
+    if !there(path)? {
+        return Ok(());
+    }
+    let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
+    mount(Some(path), path, NOTHING, flags, NOTHING).map_err(said(&path.display().to_string()))
 }
 
 fn read_only(path: &Path) -> io::Result<()> {

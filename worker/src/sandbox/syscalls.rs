@@ -65,6 +65,9 @@ const FORBIDDEN: [i64; 42] = [
     libc::SYS_syslog,
 ];
 
+/// Linux 6.6; the same number on every architecture.
+const SYS_FCHMODAT2: i64 = 452;
+
 const NAMESPACE_FLAGS: u64 = (libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
@@ -79,14 +82,16 @@ pub(super) fn forbid(network: Network, has_namespaces: bool) -> io::Result<()> {
     seccompiler::apply_filter(&program(network, has_namespaces, libc::EPERM).map_err(|error| failed(&error))?)
         .map_err(|error| failed(&error))?;
     // A filter has one answer: what is to look as if the kernel did not know it is a second one.
-    seccompiler::apply_filter(&unknown_calls().map_err(|error| failed(&error))?).map_err(|error| failed(&error))
+    seccompiler::apply_filter(&unknown_calls(&[libc::SYS_clone3, libc::SYS_openat2]).map_err(|error| failed(&error))?)
+        .map_err(|error| failed(&error))
 }
 
 /// The same for the worker, which has nothing left to execute, to fork or to listen for.
 pub(super) fn forbid_to_worker() -> io::Result<()> {
     let failed = |error: &dyn std::fmt::Display| io::Error::other(format!("seccomp: {error}"));
     seccompiler::apply_filter(&workers_program().map_err(|error| failed(&error))?).map_err(|error| failed(&error))?;
-    seccompiler::apply_filter(&unknown_calls().map_err(|error| failed(&error))?).map_err(|error| failed(&error))
+    seccompiler::apply_filter(&unknown_calls(&[libc::SYS_clone3]).map_err(|error| failed(&error))?)
+        .map_err(|error| failed(&error))
 }
 
 fn workers_program() -> Result<BpfProgram, seccompiler::BackendError> {
@@ -107,6 +112,61 @@ fn workers_program() -> Result<BpfProgram, seccompiler::BackendError> {
     let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
     rules.insert(libc::SYS_socket, vec![domain_is_not(&families)?]);
     compiled(rules, libc::EPERM)
+}
+
+/// Whoever executes a file with such a bit becomes its owner, and what a command leaves can be executed by anybody on this
+/// machine. The flags of a mount hold inside of it alone. For folders the bit that hands on a group is denied with it: of a
+/// name, a filter cannot know what lies there.
+fn no_privileged_files(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
+    let has = |argument, bits: u32| {
+        let bits = u64::from(bits);
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), bits)
+    };
+    // Where a file is opened, and in no other case, the mode is an argument at all.
+    let creates = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY].map(i32::cast_unsigned);
+    let mut deny = |call: i64, mode: u8, flags: Option<u8>| {
+        for bit in [libc::S_ISUID, libc::S_ISGID] {
+            let rules = rules.entry(call).or_default();
+            match flags {
+                None => rules.push(SeccompRule::new(vec![has(mode, bit)?])?),
+                Some(flags) => {
+                    for create in creates {
+                        rules.push(SeccompRule::new(vec![has(flags, create)?, has(mode, bit)?])?);
+                    }
+                }
+            }
+        }
+        Ok::<_, seccompiler::BackendError>(())
+    };
+    deny(libc::SYS_fchmod, 1, None)?;
+    deny(libc::SYS_fchmodat, 2, None)?;
+    deny(SYS_FCHMODAT2, 2, None)?;
+    deny(libc::SYS_mknodat, 2, None)?;
+    deny(libc::SYS_openat, 3, Some(2))?;
+    #[cfg(target_arch = "x86_64")]
+    {
+        deny(libc::SYS_chmod, 1, None)?;
+        deny(libc::SYS_creat, 1, None)?;
+        deny(libc::SYS_mknod, 1, None)?;
+        deny(libc::SYS_open, 2, Some(1))?;
+    }
+    // Devices, of which a command needs none.
+    let mut no_device = |call: i64, mode: u8| {
+        for kind in [libc::S_IFCHR, libc::S_IFBLK] {
+            let is = SeccompCondition::new(
+                mode,
+                SeccompCmpArgLen::Dword,
+                SeccompCmpOp::MaskedEq(u64::from(libc::S_IFMT)),
+                u64::from(kind),
+            )?;
+            rules.entry(call).or_default().push(SeccompRule::new(vec![is])?);
+        }
+        Ok::<_, seccompiler::BackendError>(())
+    };
+    no_device(libc::SYS_mknodat, 2)?;
+    #[cfg(target_arch = "x86_64")]
+    no_device(libc::SYS_mknod, 1)?;
+    Ok(())
 }
 
 fn program(network: Network, has_namespaces: bool, errno: i32) -> Result<BpfProgram, seccompiler::BackendError> {
@@ -132,6 +192,7 @@ fn program(network: Network, has_namespaces: bool, errno: i32) -> Result<BpfProg
             rules.insert(call, vec![not_itself(0)?]);
         }
     }
+    no_privileged_files(&mut rules)?;
     compiled(rules, errno)
 }
 
@@ -188,9 +249,9 @@ fn compiled(rules: Rules, errno: i32) -> Result<BpfProgram, seccompiler::Backend
     Ok(without_x32(filter))
 }
 
-/// clone3 hides its flags from a filter; a library that hears that there is none uses clone.
-fn unknown_calls() -> Result<BpfProgram, seccompiler::BackendError> {
-    let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+/// clone3 and openat2 hide their flags from a filter; a library that hears that there is none uses clone and openat.
+fn unknown_calls(calls: &[i64]) -> Result<BpfProgram, seccompiler::BackendError> {
+    let rules = calls.iter().map(|call| (*call, Vec::new())).collect();
     let errno = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
     SeccompFilter::new(rules, SeccompAction::Allow, errno, std::env::consts::ARCH.try_into()?)?.try_into()
 }

@@ -9,7 +9,6 @@ use ukai_protocol::json::Json;
 
 use super::hear::{Cut, Ears};
 use super::said::Said;
-use super::spill::Sink;
 use super::{Context, Stopped, text};
 use crate::host::words::Exit;
 
@@ -41,7 +40,7 @@ pub(super) fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
         ));
     }
     let deadline = Instant::now() + Duration::from_millis(timeout_ms);
-    let mut ears = Ears::new(&running, Sink::new("Bash", &context.outputs, &context.mask));
+    let mut ears = Ears::new(&running, context.sink("Bash"));
     let ended = ears.hear_out(deadline, context);
     let said = ears.said;
     match ended {
@@ -55,9 +54,7 @@ pub(super) fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
             lines(said)
         ))),
         Err(Cut::Refused(why)) => Err(Stopped::Failed(format!("The command could not be started: {why}\n"))),
-        Err(Cut::Lost(why)) => {
-            Err(Stopped::Failed(format!("{}[what became of it is not known: {why}]\n", lines(said))))
-        }
+        Err(Cut::Lost(why)) => Err(Stopped::Unknown(format!("{}[outcome unknown: {why}]\n", lines(said)))),
     }
 }
 

@@ -6,7 +6,6 @@ use ukai_protocol::json::Json;
 use super::background::{News, Over};
 use super::bash::named;
 use super::output::counted;
-use super::spill::Sink;
 use super::{Context, Stopped, text};
 use crate::host::words::Exit;
 
@@ -23,7 +22,7 @@ pub(super) fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
     let filter: Option<Regex> = filter.transpose()?;
     let shell = context.shells.find(id).map_err(Stopped::Invalid)?;
     let News { text, lost, over } = shell.news();
-    let mut sink = Sink::new("BashOutput", &context.outputs, &context.mask);
+    let mut sink = context.sink("BashOutput");
     if lost > 0 {
         let lost = counted(lost, "byte");
         sink.push(&format!("[lost before this: {lost}; it said more than is kept between two looks]\n"));

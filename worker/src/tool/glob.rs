@@ -8,7 +8,6 @@ use globset::{GlobBuilder, GlobSet};
 use ukai_protocol::json::Json;
 
 use super::output::quote_path;
-use super::spill::Sink;
 use super::target::target;
 use super::walk::Walk;
 use super::{Context, Stopped, text};
@@ -40,7 +39,7 @@ pub fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
     let glob = matcher_of(relative)
         .map_err(|error| Stopped::Invalid(format!("Glob was not run: the pattern cannot be read: {error}")))?;
 
-    let mut sink = Sink::new("Glob", &context.outputs, &context.mask);
+    let mut sink = context.sink("Glob");
     let (mut found_count, mut denied) = (0_u64, 0_u64);
     let passed = Walk::new(&context.cancel).run(&start.real, named.is_some(), places.home(), &mut |found| {
         let Ok(below) = found.real.strip_prefix(&start.real) else { return Ok(()) };

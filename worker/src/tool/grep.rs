@@ -92,7 +92,7 @@ pub fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
         .multi_line(multiline)
         .heap_limit(Some(LINE_BYTES_MAX))
         .build();
-    let out = Sink::new("Grep", &context.outputs, &context.mask);
+    let out = context.sink("Grep");
     let mut grep = Grep { context, matcher, searcher, mode, multiline, out, lines: 0, files: 0, left: Left::default() };
 
     if !start.is_dir {

@@ -43,6 +43,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
+use ukai_protocol::declared::{Declared, Run};
 use ukai_protocol::event::{FileChange, SeenFile, ToolStatus};
 use ukai_protocol::json::Json;
 use ukai_protocol::secret::fingerprint::Mask;
@@ -52,7 +53,8 @@ use crate::permission::Permission;
 use declared::http::Posts;
 pub use registry::{Flags, Registry};
 use seen::{Look, Seen};
-use shells::Shells;
+use shells::{Notice, Shells};
+use spill::Sink;
 
 /// What every tool gets.
 #[derive(Clone)]
@@ -72,6 +74,19 @@ pub struct Context {
     pub seen: Arc<Seen>,
     /// What this call came to know of them, for the record.
     pub looks: Arc<Mutex<Vec<SeenFile>>>,
+    /// What one result may take of the model's window, in estimated tokens.
+    pub result_tokens_max: u64,
+}
+
+/// A result may fill half of a window, whatever it is written in: the rest is for what led to it.
+const RESULTS_TO_A_WINDOW: u64 = 2;
+/// Less says nothing, in whatever window.
+const RESULT_TOKENS_MIN: u64 = 400;
+
+/// What one result may take of a window of so many tokens.
+#[must_use]
+pub fn result_tokens_max(window: u64) -> u64 {
+    (window / RESULTS_TO_A_WINDOW).max(RESULT_TOKENS_MIN)
 }
 
 /// What became of a call, and what the model is told.
@@ -81,6 +96,8 @@ pub struct ToolOutput {
     pub output: String,
     pub files_changed: Vec<FileChange>,
     pub seen: Vec<SeenFile>,
+    /// What who watches should know of how it was carried out.
+    pub notices: Vec<Notice>,
 }
 
 /// Why a tool stopped before its end. Every text is for the model.
@@ -130,8 +147,20 @@ pub fn run(tool: &str, input: &Json, context: &Context) -> ToolOutput {
         }
     });
     done.seen = context.take_looks();
+    let is_command = |declared: &Declared| matches!(declared.run, Run::Command(_));
+    if declared.map_or_else(|| runs_commands(tool), is_command)
+        && let Some(why) = context.shells.look_after()
+    {
+        done.output.push_str(&format!("[{why}]\n"));
+    }
     context.mask.mask(&mut done.output);
+    done.notices = context.shells.notices();
     done
+}
+
+/// After one of these, something may have come to be that no rule allows.
+fn runs_commands(tool: &str) -> bool {
+    matches!(tool, "Bash" | "BashOutput" | "KillShell")
 }
 
 /// The answer to a call of a tool that there is not.
@@ -147,11 +176,16 @@ impl ToolOutput {
     /// Of a call that changed no file.
     #[must_use]
     pub fn new(status: ToolStatus, output: String) -> Self {
-        ToolOutput { status, output, files_changed: Vec::new(), seen: Vec::new() }
+        ToolOutput { status, output, files_changed: Vec::new(), seen: Vec::new(), notices: Vec::new() }
     }
 }
 
 impl Context {
+    /// For output of any length: what the model is not shown can be read in `outputs/`.
+    fn sink<'a>(&'a self, tool: &'a str) -> Sink<'a> {
+        Sink::new(tool, &self.outputs, &self.mask).within(self.result_tokens_max)
+    }
+
     /// This is how the file is now: the job may overwrite it as long as it stays so, also in a later process.
     fn saw(&self, real: &Path, look: Look) {
         self.seen.note(real, look);

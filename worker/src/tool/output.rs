@@ -5,7 +5,8 @@
 
 #![deny(clippy::disallowed_methods)]
 
-/// Spec §7. About 8,000 tokens: one result cannot fill a window.
+/// Spec §7. About 8,000 tokens of ASCII; of what is written with other characters a window may hold less, see
+/// [`Capped::within`].
 pub const OUTPUT_CHARS_MAX: usize = 30_000;
 
 /// A reason needs no more, and every later request carries it along.
@@ -18,53 +19,119 @@ const NOTICE_CHARS_MAX: usize = 600;
 const END_CHARS_MAX: usize = (OUTPUT_CHARS_MAX - NOTICE_CHARS_MAX) / 2;
 
 /// Output as far as it will be shown.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Capped {
+    /// What each end may weigh.
+    end_weight_max: u64,
     head: String,
-    head_chars: usize,
+    head_size: Size,
     tail: String,
-    tail_chars: usize,
+    tail_size: Size,
+    all: Size,
+}
+
+/// How much text it is: for a reader, and for a model's window in quarters of an estimated token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Size {
     chars: u64,
+    weight: u64,
+}
+
+impl Size {
+    fn of(text: &str) -> Self {
+        text.chars().fold(Size::default(), Size::and)
+    }
+
+    /// As `context/tokens` estimates.
+    fn and(self, c: char) -> Self {
+        Size { chars: self.chars + 1, weight: self.weight + if c.is_ascii() { 1 } else { WEIGHT_OF_TOKEN } }
+    }
+
+    fn plus(self, other: Size) -> Self {
+        Size { chars: self.chars + other.chars, weight: self.weight.saturating_add(other.weight) }
+    }
+
+    fn minus(self, other: Size) -> Self {
+        Size { chars: self.chars.saturating_sub(other.chars), weight: self.weight.saturating_sub(other.weight) }
+    }
+
+    fn exceeds(self, ends: u64, end_weight_max: u64) -> bool {
+        self.chars > ends * END_CHARS_MAX as u64 || self.weight > end_weight_max.saturating_mul(ends)
+    }
+}
+
+/// Four ASCII characters are a token, or one other character.
+const WEIGHT_OF_TOKEN: u64 = 4;
+
+impl Default for Capped {
+    fn default() -> Self {
+        Capped::within(u64::MAX)
+    }
 }
 
 impl Capped {
+    /// What is shown is estimated to be at most so many tokens.
+    #[must_use]
+    pub fn within(tokens_max: u64) -> Self {
+        let shown = tokens_max.saturating_sub(NOTICE_CHARS_MAX as u64 / WEIGHT_OF_TOKEN);
+        Capped {
+            end_weight_max: shown.saturating_mul(WEIGHT_OF_TOKEN) / 2,
+            head: String::new(),
+            head_size: Size::default(),
+            tail: String::new(),
+            tail_size: Size::default(),
+            all: Size::default(),
+        }
+    }
+
     /// Takes clean text.
     pub fn push(&mut self, text: &str) {
-        let mut rest = text;
-        let count = text.chars().count();
-        self.chars += count as u64;
-        if self.head_chars < END_CHARS_MAX && self.tail.is_empty() {
-            let free = END_CHARS_MAX - self.head_chars;
-            let at = text.char_indices().nth(free).map_or(text.len(), |(at, _)| at);
-            let (taken, left) = text.split_at(at);
-            self.head.push_str(taken);
-            self.head_chars += count.min(free);
-            rest = left;
+        let size = Size::of(text);
+        self.all = self.all.plus(size);
+        let (mut rest, mut rest_size) = (text, size);
+        if self.tail.is_empty() {
+            let (at, taken) = self.fitting(text, self.head_size);
+            self.head.push_str(&text[..at]);
+            self.head_size = self.head_size.plus(taken);
+            (rest, rest_size) = (&text[at..], size.minus(taken));
         }
         if !rest.is_empty() {
             self.tail.push_str(rest);
-            self.tail_chars += rest.chars().count();
+            self.tail_size = self.tail_size.plus(rest_size);
             // Twice as much is let in before the front is dropped, so that each character is moved once or twice.
-            if self.tail_chars > 2 * END_CHARS_MAX {
+            if self.tail_size.exceeds(2, self.end_weight_max) {
                 self.trim_tail();
             }
         }
     }
 
+    /// How much of the text fits one end in which something is already.
+    fn fitting(&self, text: &str, already: Size) -> (usize, Size) {
+        let mut size = already;
+        for (at, c) in text.char_indices() {
+            let next = size.and(c);
+            if next.exceeds(1, self.end_weight_max) {
+                return (at, size.minus(already));
+            }
+            size = next;
+        }
+        (text.len(), size.minus(already))
+    }
+
     /// So many characters came that nobody will see: at least the last of the tail's follow by [`Capped::push`].
     pub fn skip(&mut self, chars: u64) {
-        self.chars += chars;
+        self.all.chars += chars;
     }
 
     /// Whether something will be missing.
     #[must_use]
     pub fn is_cut(&self) -> bool {
-        self.chars > 2 * END_CHARS_MAX as u64
+        self.all.exceeds(2, self.end_weight_max)
     }
 
     #[must_use]
     pub fn chars(&self) -> u64 {
-        self.chars
+        self.all.chars
     }
 
     /// All there is to show. `where_it_is` says how to get at what is missing, if something is.
@@ -75,27 +142,35 @@ impl Capped {
             return self.head;
         }
         self.trim_tail();
+        let mut shown = self.head_size.chars + self.tail_size.chars;
         // Whole lines where there are lines: half of one at a seam would be taken for what the file says.
         if let Some(at) = self.head.rfind('\n') {
-            self.head_chars -= self.head[at + 1..].chars().count();
+            shown -= self.head[at + 1..].chars().count() as u64;
             self.head.truncate(at + 1);
         } else {
             self.head.push('\n');
         }
         if let Some(at) = self.tail.find('\n').filter(|at| at + 1 < self.tail.len()) {
-            self.tail_chars -= self.tail[..=at].chars().count();
+            shown -= self.tail[..=at].chars().count() as u64;
             self.tail.drain(..=at);
         }
-        let missing = self.chars.saturating_sub((self.head_chars + self.tail_chars) as u64);
+        let (all, missing) = (self.all.chars, self.all.chars.saturating_sub(shown));
         let where_it_is: String = where_it_is.chars().take(NOTICE_CHARS_MAX - 100).collect();
-        format!("{}[{missing} of {} characters are left out here. {where_it_is}]\n{}", self.head, self.chars, self.tail)
+        format!("{}[{missing} of {all} characters are left out here. {where_it_is}]\n{}", self.head, self.tail)
     }
 
     fn trim_tail(&mut self) {
-        let drop = self.tail_chars.saturating_sub(END_CHARS_MAX);
-        let at = self.tail.char_indices().nth(drop).map_or(self.tail.len(), |(at, _)| at);
-        self.tail.drain(..at);
-        self.tail_chars -= drop;
+        let mut kept = Size::default();
+        let mut from = self.tail.len();
+        for (at, c) in self.tail.char_indices().rev() {
+            let next = kept.and(c);
+            if next.exceeds(1, self.end_weight_max) {
+                break;
+            }
+            (kept, from) = (next, at);
+        }
+        self.tail.drain(..from);
+        self.tail_size = kept;
     }
 }
 
@@ -195,6 +270,7 @@ pub fn counted(count: u64, one: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::tokens::estimate_text;
 
     fn cap(pieces: &[&str]) -> String {
         let mut capped = Capped::default();
@@ -228,6 +304,27 @@ mod tests {
     fn one_endless_line_of_wide_characters_is_cut_between_characters() {
         let out = cap(&[&"鵜".repeat(100_000)]);
         assert!(out.chars().count() <= OUTPUT_CHARS_MAX && out.ends_with('鵜'));
+    }
+
+    #[test]
+    fn what_a_window_holds_is_counted_in_tokens_and_not_in_characters() {
+        for (text, width) in [("鵜", 1), ("a", 7), ("飼い鵜 ", 997), ("é\n", 4_096)] {
+            let whole = text.repeat(60_000);
+            for tokens_max in [400, 4_000, 16_000] {
+                let mut capped = Capped::within(tokens_max);
+                let chars: Vec<char> = whole.chars().collect();
+                chars.chunks(width).for_each(|chunk| capped.push(&chunk.iter().collect::<String>()));
+                let out = capped.finish(&"x".repeat(1_000));
+                assert!(estimate_text(&out) <= tokens_max, "{text}: {} of {tokens_max}", estimate_text(&out));
+                assert!(estimate_text(&out) * 2 > tokens_max.min(7_000), "{text}: {}", estimate_text(&out));
+                assert!(out.chars().count() <= OUTPUT_CHARS_MAX && out.contains("are left out here"), "{text}");
+            }
+        }
+        // What fits is left alone to the last token.
+        let all = "鵜".repeat(1_000);
+        let mut capped = Capped::within(1_150);
+        capped.push(&all);
+        assert_eq!(capped.finish(""), all);
     }
 
     #[test]

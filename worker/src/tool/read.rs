@@ -13,6 +13,7 @@ use super::open::{OpenError, open_file};
 use super::output::{clean, counted};
 use super::target::target;
 use super::{Context, Stopped, text};
+use crate::context::tokens::estimate_text;
 
 /// Spec §7.
 pub const READ_LINES_MAX: u64 = 2_000;
@@ -80,7 +81,7 @@ pub(super) fn page(
     let rest = file.take(size.saturating_sub(start.len() as u64));
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, io::Cursor::new(start).chain(rest));
     let mut out = String::new();
-    let mut out_chars = 0;
+    let (mut out_chars, mut out_tokens) = (0, 0);
     let mut number = 0;
     let mut shown = 0;
     let mut line = Line::default();
@@ -91,12 +92,16 @@ pub(super) fn page(
         }
         let shown_line = format!("{number:>6}\t{}\n", line.text(&context.mask));
         let chars = shown_line.chars().count();
-        if shown == limit || out_chars + chars > READ_CHARS_MAX {
+        let tokens = estimate_text(&shown_line);
+        // One line at least, or a window that is too small for any would be read into without end.
+        let is_full = out_chars + chars > READ_CHARS_MAX || out_tokens + tokens > context.result_tokens_max;
+        if shown == limit || is_full && shown > 0 {
             out.push_str(&format!("[There is more: go on with offset {number}.]\n"));
             return Ok(out);
         }
         out.push_str(&shown_line);
         out_chars += chars;
+        out_tokens += tokens;
         shown += 1;
     }
     if shown == 0 {

@@ -3,6 +3,8 @@
 
 mod confine;
 pub mod environment;
+mod guard;
+mod look;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +13,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::JobSpec;
@@ -21,6 +23,8 @@ use crate::host::words::Start;
 use crate::host::{Host, Running, tree};
 use crate::permission::Permission;
 use crate::sandbox::{self, Held};
+use guard::Guard;
+pub use guard::Notice;
 
 /// Commands in the background at a time: each has a thread that listens to it.
 pub const BACKGROUND_MAX: usize = 8;
@@ -40,12 +44,18 @@ pub struct Shells {
     named_before: u64,
     opened: OnceLock<Vec<PathBuf>>,
     background: Mutex<BTreeMap<String, Arc<Background>>>,
+    /// None: nothing has been confined, or nothing will be.
+    guard: Mutex<Option<Guard>>,
+    /// What who watches has not been told.
+    unsaid: Mutex<Vec<Notice>>,
 }
 
 /// What of a job its commands depend on.
 pub struct About {
     pub job: JobId,
     pub spec: JobSpec,
+    /// An earlier process has begun it.
+    pub goes_on: bool,
     pub permission: Arc<Permission>,
     /// Of the job's own folder, where only its worker writes.
     pub outputs: PathBuf,
@@ -58,6 +68,18 @@ pub struct About {
 }
 
 impl About {
+    /// The job's own folder.
+    fn run(&self) -> &Path {
+        self.outputs.parent().unwrap_or(&self.outputs)
+    }
+
+    /// Since when an earlier process may have run commands, if there was one.
+    fn earlier(&self) -> Option<SystemTime> {
+        // The first that may start any makes this folder, and what ends the job removes it. A file system that does not know
+        // when its files were made leaves untold what those commands made.
+        self.goes_on.then(|| std::fs::metadata(self.temp()).and_then(|temp| temp.created()).ok()).flatten()
+    }
+
     /// Where commands may leave what nobody needs.
     fn temp(&self) -> PathBuf {
         crate::permission::places::temp_of(&self.outputs)
@@ -81,7 +103,9 @@ impl Shells {
             named: AtomicU64::new(0),
             named_before: 0,
             opened: OnceLock::new(),
-            background: Mutex::new(BTreeMap::new()),
+            background: Mutex::default(),
+            guard: Mutex::default(),
+            unsaid: Mutex::default(),
         }
     }
 
@@ -143,7 +167,35 @@ impl Shells {
         {
             return Err(format!("the job's folder for temporary files, {}: {error}", temp.display()));
         }
-        host.enter(|| confine::of(about, &temp, self.opened()))
+        let mut is_first = false;
+        let held = host.enter(|| {
+            is_first = true;
+            about.spec.policy.sandbox.on.then(|| {
+                let (guard, closed, said) = Guard::begin(&about.permission, confine::own(about), about.earlier());
+                locked(&self.unsaid).extend(said);
+                *locked(&self.guard) = Some(guard);
+                confine::of(about, &temp, self.opened(), closed)
+            })
+        })?;
+        if is_first && !held.missing.is_empty() {
+            let missing = held.missing.join("; ");
+            locked(&self.unsaid).push(Notice::note(format!("its commands are confined without: {missing}")));
+        }
+        Ok(held)
+    }
+
+    /// Looks for what came to be where a rule denies it; what is to be said of that, if anything. Blocks.
+    pub fn look_after(&self) -> Option<String> {
+        let (_, about) = self.host.as_ref()?;
+        let said = locked(&self.guard).as_mut()?.check(&about.permission);
+        let text = said.iter().map(|said| said.text.clone()).collect::<Vec<_>>().join("; ");
+        locked(&self.unsaid).extend(said);
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// What who watches should know and has not been told. Nothing, as long as nothing was started.
+    pub fn notices(&self) -> Vec<Notice> {
+        if self.has_started() { std::mem::take(&mut *locked(&self.unsaid)) } else { Vec::new() }
     }
 
     /// What commands may read besides workdir and outputs. Looked up once: a worker that has confined itself could not.
@@ -218,10 +270,10 @@ impl Shells {
 
     /// Ends all that was started and still lives. Blocks.
     pub fn end_all(&self) -> io::Result<()> {
-        match &self.host {
-            Some((host, about)) if self.has_started() => host.end_all(about.grace),
-            _ => Ok(()),
-        }
+        let Some((host, about)) = self.host.as_ref().filter(|_| self.has_started()) else { return Ok(()) };
+        let ended = host.end_all(about.grace);
+        self.look_after();
+        ended
     }
 
     /// At the end of the job: takes away what its commands left in the temporary folder.
@@ -230,6 +282,16 @@ impl Shells {
         match std::fs::remove_dir_all(about.temp()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
+        }
+    }
+
+    /// Comes back with the reason when nothing can be started any more, since the host has died. For a runtime.
+    pub async fn lost(&self) -> String {
+        let Some((host, _)) = &self.host else { return std::future::pending().await };
+        match host.gone().await {
+            Ok(()) => "the tool host has died, and all that it had started with it".to_owned(),
+            // Whether it lives cannot be known then, which is no better.
+            Err(error) => format!("the tool host cannot be watched: {error}"),
         }
     }
 
@@ -243,9 +305,8 @@ impl Shells {
         }
     }
 
-    /// Nothing panics while it is held.
     fn background(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Background>>> {
-        self.background.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.background)
     }
 }
 
@@ -258,6 +319,11 @@ fn find_program(program: &str, env: &[(String, String)]) -> Result<PathBuf, Stri
     let places = path.split(':').filter(|folder| folder.starts_with('/')).map(|folder| Path::new(folder).join(program));
     let found = places.filter(|_| !program.is_empty()).find(|place| place.is_file());
     found.ok_or_else(|| format!("there is no program `{program}` in {path}; a person has to install it"))
+}
+
+/// Whoever broke down while it was held has left nothing half done in it.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The shell of this machine, if it has one.

@@ -42,6 +42,12 @@ impl<'a> Sink<'a> {
         Sink { tool, outputs, mask, pieces, capped, kept: Kept::Memory(String::new()) }
     }
 
+    /// Before anything is pushed: what is shown is to be at most so many tokens.
+    #[must_use]
+    pub fn within(self, tokens_max: u64) -> Self {
+        Sink { capped: Capped::within(tokens_max), ..self }
+    }
+
     /// For who cuts text before it is pushed.
     #[must_use]
     pub fn mask(&self) -> &'a Mask {

@@ -77,6 +77,7 @@ pub(super) fn settings(context: &Context, scripted: &Scripted) -> Result<Setting
         park: false,
         asks: false,
         policy_file: None,
+        key_files: Vec::new(),
         worker_program: worker_program()?,
         // Nothing of it is worth a message.
         notify: Notify::default(),

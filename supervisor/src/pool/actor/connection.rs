@@ -100,6 +100,7 @@ impl State {
             // After a reconnect it has them, and the salt of those.
             secrets: if state.is_some() { (*self.pool.secrets).clone() } else { Fingerprints::default() },
             ports: settings.ports(),
+            private: settings.private(),
         };
         let again = state.is_none();
         self.recorded = acked;

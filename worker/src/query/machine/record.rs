@@ -19,7 +19,12 @@ impl Machine {
     }
 
     pub(super) fn answer_with(&mut self, call: &str, tool: String, done: ToolOutput, now: Instant) {
-        let ToolOutput { status, output, files_changed, seen } = done;
+        let ToolOutput { status, output, files_changed, seen, notices } = done;
+        for notice in notices {
+            if !self.state.progress.notices.contains(&notice.text) {
+                notice.events().into_iter().for_each(|event| self.record(event));
+            }
+        }
         // A result has its cap from its tool. What went wrong is told in many places, and often with what was asked for.
         let output = if status == ToolStatus::Ok { output } else { told(&output) };
         self.record(Event::ToolFinished {

@@ -14,7 +14,6 @@ use crate::host::words::Exit;
 use crate::tool::bash::{lines, named, shown};
 use crate::tool::hear::{Cut, Ears};
 use crate::tool::said::Said;
-use crate::tool::spill::Sink;
 use crate::tool::{Context, Stopped};
 
 pub(super) fn run(tool: &Declared, command: &[String], input: &Json, context: &Context) -> Result<String, Stopped> {
@@ -23,7 +22,7 @@ pub(super) fn run(tool: &Declared, command: &[String], input: &Json, context: &C
     let arguments = file_of(input).map_err(|error| not_run(&format!("its arguments could not be put by: {error}")))?;
     let running = context.shells.start_program(command, arguments.as_fd()).map_err(|why| not_run(&why))?;
     let deadline = Instant::now() + Duration::from_millis(tool.timeout_ms);
-    let mut ears = Ears::new(&running, Sink::new(name, &context.outputs, &context.mask));
+    let mut ears = Ears::new(&running, context.sink(name));
     let ended = ears.hear_out(deadline, context);
     let complaint = ears.complaint();
     let said = ears.said;

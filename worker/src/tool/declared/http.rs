@@ -13,7 +13,6 @@ use ukai_protocol::json::Json;
 use crate::http::{Answer, Fault, Http, Post, TransportError};
 use crate::tool::bash::{lines, shown};
 use crate::tool::said::Said;
-use crate::tool::spill::Sink;
 use crate::tool::{Context, Stopped};
 
 /// A server on this machine accepts at once, or is not there.
@@ -62,7 +61,7 @@ pub(super) fn run(tool: &Declared, url: &str, input: &Json, context: &Context) -
         return Err(Stopped::Failed(format!("{name} was not run: this process asks no servers\n")));
     };
     let body = serde_json::json!({"command": name, "params": input.0}).to_string();
-    let mut said = Said::new(Sink::new(name, &context.outputs, &context.mask));
+    let mut said = Said::new(context.sink(name));
     let exchange = async {
         let mut answer = ask(&posts.http, url, body).await?;
         let status = answer.status;

@@ -1,10 +1,12 @@
 //! What the commands of one job may read and write, from its policy and the places it works in.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ukai_protocol::declared::{Declared, Run};
 
 use super::About;
+use super::guard::Closed;
 use crate::sandbox::Confine;
 
 /// Below the home folder, what compilers and interpreters are made of.
@@ -13,29 +15,43 @@ const TOOLCHAINS: [&str; 9] =
 /// In those, what would let a command be its owner elsewhere.
 const CREDENTIALS: [&str; 6] = ["credentials", "credentials.toml", ".git-credentials", ".netrc", ".npmrc", ".pypirc"];
 
-/// Folders of the workdir whose files are looked through for what a rule denies: at so many entries the look ends, and
-/// what lies deeper is held by the rules alone.
-const LOOK_ENTRIES_MAX: usize = 20_000;
-const LOOK_DEPTH_MAX: usize = 6;
-
-/// None: the policy says `sandbox: off`.
-pub(super) fn of(about: &About, temp: &Path, opened: &[PathBuf]) -> Option<Confine> {
+/// `closed` is what lies in the workdir and is not for commands.
+pub(super) fn of(about: &About, temp: &Path, opened: &[PathBuf], closed: Closed) -> Confine {
     let sandbox = &about.spec.policy.sandbox;
-    if !sandbox.on {
-        return None;
-    }
     let workdir = about.permission.places().real_workdir();
     let read = [about.outputs.clone()].into_iter().chain(opened.iter().cloned()).collect();
     let mut write = vec![workdir.to_owned(), temp.to_owned()];
     write.extend(sandbox.write.iter().cloned());
-    let (mut protect, mut hide) = about.permission.closed_to_commands(LOOK_ENTRIES_MAX, LOOK_DEPTH_MAX);
-    // What ukai itself keeps is nobody's to read or write, wherever the job works.
-    let run = about.outputs.parent().unwrap_or(&about.outputs);
-    // Of the way there the first folder: one further down could be carried away with its parent.
-    let state = run.parent().and_then(Path::parent).and_then(|state| state.strip_prefix(workdir).ok());
-    hide.extend(state.and_then(|below| below.components().next()).map(|first| workdir.join(first)));
+    let Closed { mut protect, mut hide } = closed;
+    hide.extend(own(about));
+    // In the workdir it was looked for, but elsewhere the policy may open more.
+    let opened = [workdir].into_iter().chain(sandbox.read.iter().chain(&sandbox.write).map(PathBuf::as_path));
+    let mut pin = BTreeSet::new();
+    for root in opened {
+        for path in about.permission.places().private_in(root) {
+            let is_in = |own: &PathBuf| path.starts_with(own);
+            // The state directory holds what is the job's, too; in the workdir it is seen to above.
+            if temp.starts_with(path) || own(about).as_ref().is_some_and(is_in) || path.symlink_metadata().is_err() {
+                continue;
+            }
+            // With a parent it could be carried away, and another be put in its place.
+            let parents = path.ancestors().skip(1).take_while(|folder| *folder != root && folder.starts_with(root));
+            pin.extend(parents.map(Path::to_owned));
+            if !hide.iter().any(is_in) {
+                hide.push(path.to_owned());
+            }
+        }
+    }
     protect.retain(|path| !hide.contains(path));
-    Some(Confine { network: sandbox.network, read, write, protect, hide })
+    Confine { network: sandbox.network, read, write, protect, hide, pin: pin.into_iter().collect() }
+}
+
+/// What ukai itself keeps is nobody's to read or write, wherever the job works: of the way to the job's own folder the first
+/// folder in the workdir, if it is in there. One further down could be carried away with its parent.
+pub(super) fn own(about: &About) -> Option<PathBuf> {
+    let workdir = about.permission.places().real_workdir();
+    let state = about.run().parent().and_then(Path::parent).and_then(|state| state.strip_prefix(workdir).ok());
+    state.and_then(|below| below.components().next()).map(|first| workdir.join(first))
 }
 
 /// What they may read besides workdir and outputs.

@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::*;
+use crate::context::tokens::estimate_text;
 use crate::tool::output::OUTPUT_CHARS_MAX;
 use crate::tool::read::{READ_CHARS_MAX, READ_LINE_CHARS_MAX};
+use crate::tool::result_tokens_max;
 
 #[test]
 fn read_numbers_lines_and_pages() {
@@ -111,6 +113,30 @@ fn a_long_result_keeps_its_total_and_can_be_read_whole() {
     let named = out.split("The whole output is in ").nth(1).and_then(|rest| rest.split(" (").next()).expect("a file");
     let page = world.ok("Read", &json!({"file_path": named, "offset": 20_001}));
     assert_eq!(page, " 20001\ttotal: 20000 matching lines in 1 file\n");
+}
+
+#[test]
+fn no_result_fills_a_window_whatever_it_is_written_in() {
+    let mut world = World::new();
+    world.write("many", format!("{}\n", "鵜飼は夜に鮎を捕る。".repeat(20)).repeat(1_000));
+    world.context.result_tokens_max = result_tokens_max(32_000);
+    let mut offset = 1;
+    for _ in 0..3 {
+        let page = world.ok("Read", &json!({"file_path": "many", "offset": offset}));
+        let tokens = estimate_text(&page);
+        assert!((8_000..=16_050).contains(&tokens), "{tokens}");
+        let next = page.split("go on with offset ").nth(1).and_then(|rest| rest.split('.').next()).expect("an offset");
+        let next: u64 = next.parse().expect("a number");
+        assert!(page.starts_with(&format!("{offset:>6}\t")) && next > offset);
+        offset = next;
+    }
+    let out = world.ok("Grep", &json!({"pattern": "鮎", "output_mode": "content"}));
+    assert!((8_000..=16_000).contains(&estimate_text(&out)), "{}", estimate_text(&out));
+    assert!(out.contains("The whole output is in ") && out.ends_with("total: 1000 matching lines in 1 file\n"));
+    // Where one line is too much already, it is shown all the same: else nothing ever would be.
+    world.context.result_tokens_max = 10;
+    let page = world.ok("Read", &json!({"file_path": "many", "offset": 1_000}));
+    assert!(page.starts_with("  1000\t鵜飼"), "{page}");
 }
 
 /// Each call would take seconds; it is cancelled a moment after it began, from another thread.
