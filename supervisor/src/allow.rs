@@ -48,7 +48,7 @@ pub fn standing(tool: &str, input: &Json, workdir: Option<&Path>) -> Option<Stri
     match tool {
         "Bash" => text("command").filter(|command| is_plain(command)).map(|command| format!("Bash({command})")),
         "Read" | "Edit" | "Write" => {
-            let below = place(text("file_path")?, workdir)?;
+            let below = names_of(text("file_path")?, workdir)?.join("/");
             let workdir = workdir?.to_str().filter(|folder| folder.split('/').all(is_plain_name))?;
             let tool = if tool == "Write" { "Edit" } else { tool };
             Some(format!("{tool}(/{workdir}/{below})"))
@@ -68,6 +68,13 @@ pub fn flags<'a>(denied: impl IntoIterator<Item = &'a DeniedCall>, workdir: Opti
 
 /// Everything below the folder of the file; a file of the job's own folder by itself.
 fn place(path: &str, workdir: Option<&Path>) -> Option<String> {
+    let mut names = names_of(path, workdir)?;
+    let file = names.pop()?;
+    Some(if names.is_empty() { file.to_owned() } else { format!("{}/**", names.join("/")) })
+}
+
+/// The way to a file from the job's folder.
+fn names_of<'a>(path: &'a str, workdir: Option<&Path>) -> Option<Vec<&'a str>> {
     let path = Path::new(path);
     let below = match path.is_absolute() {
         true => path.strip_prefix(workdir?).ok()?,
@@ -81,8 +88,7 @@ fn place(path: &str, workdir: Option<&Path>) -> Option<String> {
             _ => return None,
         }
     }
-    let file = names.pop()?;
-    Some(if names.is_empty() { file.to_owned() } else { format!("{}/**", names.join("/")) })
+    (!names.is_empty()).then_some(names)
 }
 
 /// Without a character that means something in a pattern.
@@ -105,7 +111,7 @@ mod tests {
     #[test]
     fn what_is_kept_for_good_names_its_folder_and_is_never_a_whole_tool_of_ours() {
         for (tool, key, value, expected) in [
-            ("Edit", "file_path", "src/lib.rs", Some("Edit(//work/src/**)")),
+            ("Edit", "file_path", "src/lib.rs", Some("Edit(//work/src/lib.rs)")),
             ("Write", "file_path", "/work/notes.txt", Some("Edit(//work/notes.txt)")),
             ("Edit", "file_path", "/elsewhere/notes.txt", None),
             ("Edit", "file_path", "../notes.txt", None),

@@ -114,6 +114,13 @@ impl Approval {
         open.map(|((_, call), _)| call.as_str())
     }
 
+    /// The call of a job that was answered last, and how.
+    #[must_use]
+    pub fn last_of(&self, job: &JobId) -> Option<(&str, &str)> {
+        let ((_, call), how) = self.answered.iter().rev().find(|((of, _), _)| of == job)?;
+        Some((call, how))
+    }
+
     /// Those that nobody answered in time.
     #[must_use]
     pub fn due(&self, now: Instant) -> Vec<Ask> {

@@ -125,7 +125,11 @@ impl State {
                 _ => return Err(usage(format!("{what} may be any of {}: name one", named(&open)))),
             },
             (None, [only]) => only,
-            (None, []) => return Err(usage(format!("{id} asks nothing: nothing was done"))),
+            (None, []) => {
+                let last =
+                    self.approval.last_of(&id).map(|(call, how)| format!("; {id}/{call} was answered already: {how}"));
+                return Err(usage(format!("{id} asks nothing{}: nothing was done", last.unwrap_or_default())));
+            }
             (None, several) => return Err(usage(format!("{id} asks {}: name one", named(several)))),
         };
         Ok((id, chosen.to_owned()))
@@ -172,9 +176,10 @@ impl State {
     /// The rules first: a yes for ever that was not written down would be asked again.
     fn keep_rules(&mut self, ask: Ask, rules: Vec<String>, answer: Answer<Answered>) {
         let (file, myself) = (self.pool.settings.policy_file.clone(), self.myself.clone());
+        let workdir = self.jobs.get(&ask.0).and_then(|job| job.spec.as_ref()).map(|spec| spec.workdir.clone());
         tokio::task::spawn_blocking(move || {
             let kept = match &file {
-                Some(file) => keep::allow(file, &rules).map(|()| file.clone()),
+                Some(file) => keep::allow(file, &rules, workdir.as_deref()).map(|()| file.clone()),
                 None => Err("there is no home folder to keep rules in".to_owned()),
             };
             // Without its supervisor an answer is for nobody.

@@ -186,6 +186,7 @@ impl State {
             tracing::error!(job = %id, %error, "the end of an attempt");
         }
         let (finished, cancel, parked) = (job.progress.outcome.is_some(), job.cancel, job.parked);
+        let asks = !job.progress.asks.is_empty();
         self.returned(&id);
         self.router.gone(&id, now);
         self.queue.release(&id);
@@ -196,7 +197,7 @@ impl State {
             (Some(Stop::Cancel(kind)), None) => self.close_cancelled(&id, *kind),
             (Some(Stop::Failed(cause)), None) => self.close(&id, Outcome::Ended(cause.clone())),
             _ => {
-                let (attempt, how, stopped) = (over.attempt, how(&over, parked), over.paused || parked);
+                let (attempt, how, stopped) = (over.attempt, how(&over, parked, asks), over.paused || parked);
                 if stopped {
                     tracing::info!(job = %id, attempt, how, "a worker has stopped");
                 } else {
@@ -358,8 +359,9 @@ impl State {
 }
 
 /// In the words of the log.
-fn how(over: &Over, parked: bool) -> String {
+fn how(over: &Over, parked: bool, asks: bool) -> String {
     match &over.stop {
+        None if parked && asks => "it waits for a person, without a process".to_owned(),
         None if parked => "parked: no provider may be asked for long".to_owned(),
         Some(Stop::Hung(why)) => format!("hung ({why}), and ended: {}", over.exit),
         Some(Stop::Drain) => "the supervisor was stopped".to_owned(),

@@ -69,6 +69,12 @@ pub fn clean(text: &str) -> String {
     text.chars().filter(|c| !steers(*c)).collect()
 }
 
+/// The same, but that what goes leaves a mark: for what somebody decides by.
+#[must_use]
+pub fn visible(text: &str) -> String {
+    text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
+}
+
 fn steers(c: char) -> bool {
     (c.is_control() && c != '\n' && c != '\t') || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }

@@ -8,7 +8,7 @@ use ukai_protocol::job::Outcome;
 use ukai_protocol::json::Json;
 use ukai_protocol::policy::Verdict;
 
-use super::print::brief;
+use super::print::{brief, visible};
 use super::words::source;
 
 const ARGUMENT_CHARS_MAX: usize = 60;
@@ -119,7 +119,8 @@ pub fn say(event: &Event) -> Say {
 pub fn argument(input: &Json) -> String {
     let named = ["file_path", "pattern", "command", "path"].iter().find_map(|key| input.0.get(*key)?.as_str());
     let first = || input.0.values().find_map(Value::as_str);
-    brief(named.or_else(first).unwrap_or_default(), ARGUMENT_CHARS_MAX)
+    // A second line is seen to be one, and so is what would have been hidden: a person decides by this.
+    brief(&visible(named.or_else(first).unwrap_or_default()).replace('\n', " ⏎ "), ARGUMENT_CHARS_MAX)
 }
 
 #[cfg(test)]
@@ -147,7 +148,7 @@ mod tests {
         let allow = Judgement::allow(Source::Default);
         let line = |text: &str| Say::Line(text.to_owned());
         assert_eq!(say(&judged(r#"{"offset":1,"file_path":"src/a.rs"}"#, allow.clone())), line("  Read src/a.rs"));
-        assert_eq!(say(&judged(r#"{"x":"a\u001b[31m"}"#, allow)), line("  Read a[31m"));
+        assert_eq!(say(&judged(r#"{"x":"a\u001b[31m"}"#, allow)), line("  Read a\u{fffd}[31m"));
         let deny = Judgement::deny(Source::Default, "outside");
         assert_eq!(say(&judged(r#"{"file_path":"/etc"}"#, deny)), line("  Read /etc was denied: outside"));
     }

@@ -10,6 +10,7 @@ use ukai_protocol::job::{JobStatus, Outcome};
 use super::client::Client;
 use super::context::Context;
 use super::failure::Failure;
+use super::follow::question;
 use super::records::records;
 use super::{Output, demo, json, offline, print, progress, table, words, worktree};
 use crate::allow;
@@ -76,6 +77,9 @@ fn text(context: &Context, row: &JobRow, result: &JobResult, worktree: Option<&R
         line("detail", cause.detail.clone());
     } else {
         line("why", table::why(row));
+    }
+    for ask in &row.asks {
+        line("asks", question::whole(&row.id, ask).trim_start().to_owned());
     }
     if row.status == JobStatus::Paused {
         line("goes on", format!("type: {}", command(&["unpause", row.id.as_str()])));

@@ -12,8 +12,22 @@ use ukai_protocol::policy::{Policy, Rule};
 
 use super::{RULES_MAX, SHIPPED, parse};
 
-/// Adds allow rules. Blocks. The error says what to do.
-pub fn allow(file: &Path, rules: &[String]) -> Result<(), String> {
+/// Adds allow rules, one writer at a time. `workdir`: of the job that asks, where nothing is kept. Blocks. The error says
+/// what to do.
+pub fn allow(file: &Path, rules: &[String], workdir: Option<&Path>) -> Result<(), String> {
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    disk::create_dir(folder).map_err(|error| format!("making {}: {error}", folder.display()))?;
+    // A link is the user's own arrangement (dotfiles): what it leads to is replaced. Never a job's own file (spec §8).
+    let real = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    if workdir.and_then(|folder| fs::canonicalize(folder).ok()).is_some_and(|folder| real.starts_with(folder)) {
+        return Err(format!("{} is in the job's folder, and no rule is kept there", real.display()));
+    }
+    // Another answer may keep its rule at the same time, here or in another server: the folder's lock is theirs too.
+    let locked = fs::File::open(folder).and_then(|folder| {
+        rustix::fs::flock(&folder, rustix::fs::FlockOperation::LockExclusive)?;
+        Ok(folder)
+    });
+    let _locked = locked.map_err(|error| format!("locking {}: {error}", folder.display()))?;
     let old = match fs::read_to_string(file) {
         Ok(text) => text,
         // The user's own policy takes the place of the shipped one, so it begins as a copy of that.
@@ -27,11 +41,15 @@ pub fn allow(file: &Path, rules: &[String]) -> Result<(), String> {
     if text == old {
         return Ok(());
     }
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    disk::create_dir(folder).map_err(|error| format!("making {}: {error}", folder.display()))?;
-    // A link is the user's own arrangement (dotfiles): what it leads to is replaced.
-    let real = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-    disk::write_atomic(&real, text.as_bytes()).map_err(|error| format!("writing {}: {error}", real.display()))
+    let modes = fs::metadata(&real).map(|found| found.permissions()).ok();
+    if modes.as_ref().is_some_and(fs::Permissions::readonly) {
+        return Err(format!("{} is read-only; add the rules by hand: {}", real.display(), rules.join(", ")));
+    }
+    let write = || {
+        disk::write_atomic(&real, text.as_bytes())?;
+        modes.map_or(Ok(()), |modes| fs::set_permissions(&real, modes))
+    };
+    write().map_err(|error| format!("writing {}: {error}", real.display()))
 }
 
 /// The text with the rule in it; None: it is there already.
@@ -162,12 +180,33 @@ mod tests {
     }
 
     #[test]
+    fn many_who_keep_a_rule_at_once_lose_none_and_the_mode_stays() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("tool_policy.yaml");
+        fs::write(&file, "version: 1\nrules:\n  allow: [Read]\n").expect("written");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("set");
+        std::thread::scope(|scope| {
+            for number in 0..20 {
+                let file = &file;
+                scope.spawn(move || allow(file, &[format!("Bash(make {number})")], None).expect("it is kept"));
+            }
+        });
+        let kept =
+            parse(&fs::read_to_string(&file).expect("it is there"), &file, folder.path()).expect("it loads").policy;
+        assert_eq!(kept.allow.len(), 21);
+        assert_eq!(fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o640);
+        let inside = allow(&file, &["Bash(make)".to_owned()], Some(folder.path()));
+        assert!(inside.is_err_and(|why| why.contains("in the job's folder")));
+    }
+
+    #[test]
     fn the_first_rule_begins_a_copy_of_the_shipped_policy() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("ukai/tool_policy.yaml");
         for rules in [&["Bash(cargo test)", "Edit(//w/src/**)"][..], &["Bash(cargo test)"]] {
             let rules: Vec<_> = rules.iter().map(|rule| (*rule).to_owned()).collect();
-            allow(&file, &rules).expect("they are kept");
+            allow(&file, &rules, None).expect("they are kept");
         }
         let kept =
             parse(&fs::read_to_string(&file).expect("it is there"), &file, folder.path()).expect("it loads").policy;

@@ -9,12 +9,12 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
 
-use ukai_protocol::command::quoted;
+use ukai_protocol::command::command;
 use ukai_protocol::control::Decision;
 use ukai_protocol::id::JobId;
 use ukai_protocol::run_state::OpenAsk;
 
-use crate::cli::print::clean;
+use crate::cli::print::visible;
 
 /// The longest answer that is read: a reason is a sentence or two.
 const LINE_BYTES_MAX: usize = 4_096;
@@ -142,17 +142,22 @@ fn meant(line: &str) -> Option<Decision> {
     }
 }
 
-/// All of what would run: a person says yes to what they have read.
 fn shown(job: &JobId, ask: &OpenAsk) -> String {
-    let mut text = format!("\n{job} asks ({}):\n  {}\n", clean(&ask.why), clean(&ask.tool));
+    let text = whole(job, ask);
+    if text.chars().count() <= INPUT_CHARS_MAX {
+        return text;
+    }
+    let show = command(&["show", job.as_str()]);
+    format!("{}\n    … cut here; all of it: {show}", text.chars().take(INPUT_CHARS_MAX).collect::<String>().trim_end())
+}
+
+/// All of what would run: a person says yes to what they have read.
+pub(crate) fn whole(job: &JobId, ask: &OpenAsk) -> String {
+    let mut text = format!("\n{job} asks ({}):\n  {}\n", visible(&ask.why), visible(&ask.tool));
     for (key, value) in &ask.input.0 {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let lines = clean(&value).lines().map(|line| format!("    {line}\n")).collect::<String>();
-        text.push_str(&format!("    {}:\n{lines}", clean(key)));
-    }
-    if text.chars().count() > INPUT_CHARS_MAX {
-        text = text.chars().take(INPUT_CHARS_MAX).collect();
-        text.push_str(&format!("\n    … cut here: {} shows all of it\n", quoted(&["logs"])));
+        let lines = visible(&value).lines().map(|line| format!("    {line}\n")).collect::<String>();
+        text.push_str(&format!("    {}:\n{lines}", visible(key)));
     }
     text.trim_end().to_owned()
 }
@@ -194,7 +199,8 @@ mod tests {
             deadline_ms: 0,
         };
         let text = shown(&JobId::from_random([0; 5]), &ask);
-        let expected = "\nj-aaaaaaaa asks (no rule allows it):\n  Bash\n    command:\n    echo a\n    echo [2Jb";
+        let expected =
+            "\nj-aaaaaaaa asks (no rule allows it):\n  Bash\n    command:\n    echo a\n    echo \u{fffd}[2Jb";
         assert_eq!(text, expected);
     }
 }

@@ -9,7 +9,7 @@ use super::call::File;
 use super::words::{named, text_of};
 use crate::permission::opinion::Opinion;
 use crate::permission::rule::Rule;
-use crate::permission::shell::Simple;
+use crate::permission::shell::{Input, Simple};
 
 /// Of parts that a message names.
 const NAMED_MAX: usize = 5;
@@ -55,14 +55,26 @@ impl Missing {
     }
 }
 
-/// This command as it stands; where a word of it cannot stand in a rule, all that begin as it does up to there.
+/// This command as it stands, and no other. None: a rule of its words would allow more, since what it does stands in its
+/// input, or a word of it cannot stand in a rule.
 fn rule_for(simple: &Simple) -> Option<String> {
     let words: Vec<String> = simple.words.iter().map(text_of).collect();
-    let plain = words.iter().take_while(|word| is_plain(word)).count();
-    let head = words[..plain].join(" ");
-    let text = if plain == words.len() { format!("Bash({head})") } else { format!("Bash({head}:*)") };
-    let fits = |text: &str| matches!(Rule::parse(text), Ok(Rule::Command(rule)) if rule.covers(simple));
-    (plain > 0 && fits(&text)).then_some(text)
+    let reads_program = words.len() == 1 && simple.base().is_some_and(|base| reads_its_program(&base));
+    if simple.input != Input::Nothing || reads_program || !words.iter().all(|word| is_plain(word)) {
+        return None;
+    }
+    let text = format!("Bash({})", words.join(" "));
+    let fits = matches!(Rule::parse(&text), Ok(Rule::Command(rule)) if rule.covers(simple));
+    fits.then_some(text)
+}
+
+/// What takes its program from stdin where no argument names one.
+fn reads_its_program(base: &str) -> bool {
+    const READERS: &[&str] = &[
+        "sh", "bash", "dash", "zsh", "ksh", "fish", "perl", "ruby", "node", "deno", "bun", "php", "lua", "R", "tclsh",
+        "psql", "mysql", "sqlite3", "ssh", "xargs", "make", "bc", "dc", "ed", "ex", "vi", "vim", "gdb", "m4",
+    ];
+    READERS.contains(&base) || base.starts_with("python")
 }
 
 /// One file by its place, whatever folder the rule is read in.
