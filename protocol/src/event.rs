@@ -133,6 +133,9 @@ pub enum Event {
         said: HookSaid,
         /// For a person: its reason, its message, or why it failed.
         detail: String,
+        /// For the model, at the end of that call's result.
+        #[serde(default)]
+        context: String,
         duration_ms: u64,
     },
     /// The intent, durable before the tool acts.

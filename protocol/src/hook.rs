@@ -20,6 +20,33 @@ pub struct Hook {
     pub fails_open: bool,
 }
 
+/// What a matcher is, by how it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Matching<'a> {
+    All,
+    /// One of these, exactly.
+    Names(Vec<&'a str>),
+    /// A regular expression that is found anywhere.
+    Pattern(&'a str),
+}
+
+impl Hook {
+    /// Names are letters, digits, `_`, `-` and blanks, parted by `|` or `,`; anything else makes it a pattern. A prompt is no
+    /// name, so its matcher is always one.
+    #[must_use]
+    pub fn matching(&self) -> Matching<'_> {
+        let written = self.matcher.trim();
+        let of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | ' ' | '|' | ',');
+        if written.is_empty() || written == "*" {
+            Matching::All
+        } else if self.on != HookPoint::UserPromptSubmit && written.chars().all(of_name) {
+            Matching::Names(written.split(['|', ',']).map(str::trim).filter(|name| !name.is_empty()).collect())
+        } else {
+            Matching::Pattern(written)
+        }
+    }
+}
+
 /// When a hook runs: the names of the public contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum HookPoint {
@@ -36,6 +63,12 @@ pub enum HookPoint {
 }
 
 impl HookPoint {
+    /// Whether what fails here counts as a no: else a guard that is broken would be none.
+    #[must_use]
+    pub fn fails_closed(self) -> bool {
+        matches!(self, HookPoint::PreToolUse | HookPoint::PermissionRequest | HookPoint::UserPromptSubmit)
+    }
+
     pub const ALL: [HookPoint; 10] = [
         HookPoint::SessionStart,
         HookPoint::UserPromptSubmit,
@@ -63,5 +96,35 @@ impl HookPoint {
             HookPoint::Stop => "Stop",
             HookPoint::SessionEnd => "SessionEnd",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_matcher_is_what_it_looks_like() {
+        let hook = |on, matcher: &str| Hook {
+            on,
+            matcher: matcher.to_owned(),
+            command: "true".to_owned(),
+            timeout_ms: HOOK_TIMEOUT_MS,
+            fails_open: false,
+        };
+        for (matcher, expected) in [
+            ("", Matching::All),
+            (" * ", Matching::All),
+            ("Bash", Matching::Names(vec!["Bash"])),
+            ("Edit|Write", Matching::Names(vec!["Edit", "Write"])),
+            ("Edit, Write", Matching::Names(vec!["Edit", "Write"])),
+            ("|Edit|", Matching::Names(vec!["Edit"])),
+            ("Edit.*", Matching::Pattern("Edit.*")),
+            ("^Notebook", Matching::Pattern("^Notebook")),
+            ("mcp__.*__write", Matching::Pattern("mcp__.*__write")),
+        ] {
+            assert_eq!(hook(HookPoint::PreToolUse, matcher).matching(), expected, "{matcher}");
+        }
+        assert_eq!(hook(HookPoint::UserPromptSubmit, "deploy").matching(), Matching::Pattern("deploy"));
     }
 }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::control::DeniedCall;
-use crate::event::{BatchPlace, Event, FileChange, ProcessMark, SeenFile, ToolStatus, WaitingFor, Why};
+use crate::event::{BatchPlace, Event, FileChange, HookSaid, ProcessMark, SeenFile, ToolStatus, WaitingFor, Why};
+use crate::hook::HookPoint;
 use crate::job::{CauseKind, JobStatus, Limit, Limits, Outcome, Reason, Used};
 use crate::json::Json;
 use crate::message::{Args, Call, Message, Opaque, Stop, Usage};
@@ -80,6 +81,9 @@ pub struct Progress {
     #[serde(default)]
     pub notices: Vec<String>,
     pub attention: Option<String>,
+    /// A Stop hook wanted the last answer sent back.
+    #[serde(default)]
+    pub objected: bool,
     pub outcome: Option<Outcome>,
     /// Where a person set others than it was submitted with.
     #[serde(default)]
@@ -115,6 +119,7 @@ impl Default for Progress {
             files_changed: Vec::new(),
             notices: Vec::new(),
             attention: None,
+            objected: false,
             outcome: None,
             limits: None,
             resumes: 0,
@@ -203,6 +208,7 @@ impl Progress {
             Event::Waiting { why: WaitingFor::Lease | WaitingFor::Provider, .. } => self.status = JobStatus::Waiting,
             Event::Replied { text, usage, cost_usd, run_time_ms, wall_ms, .. } => {
                 self.status = JobStatus::Running;
+                self.objected = false;
                 self.used.steps += 1;
                 self.spend(usage, *cost_usd);
                 self.clocks(*run_time_ms, *wall_ms);
@@ -263,11 +269,16 @@ impl Progress {
                     // Who ended it knows.
                     Outcome::Ended(cause) if cause.kind.reason() == Reason::UserInterrupt => {}
                     Outcome::Completed { attention: true } => {
-                        self.attention = Some("what it asked for was denied, and nothing was carried out".to_owned());
+                        let why = match self.objected {
+                            true => "its Stop hook wanted the answer sent back once more than may be",
+                            false => "what it asked for was denied, and nothing was carried out",
+                        };
+                        self.attention = Some(why.to_owned());
                     }
                     Outcome::Ended(cause) => self.attention = Some(format!("{}: {}", cause.kind, cause.detail)),
                 }
             }
+            Event::HookRan { on: HookPoint::Stop, said: HookSaid::Blocked, .. } => self.objected = true,
             Event::Injected { .. } | Event::HookRan { .. } | Event::LimitWarned { .. } | Event::Recovered { .. } => {}
         }
         Ok(())
@@ -364,6 +375,21 @@ pub struct RunState {
     /// What it has seen of files and may overwrite, the last look last.
     #[serde(default)]
     pub seen: VecDeque<SeenFile>,
+    #[serde(default)]
+    pub hooks: Hooked,
+}
+
+/// What the owner's scripts have said that still counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Hooked {
+    /// The job is to end for this.
+    pub stop: Option<String>,
+    /// They have seen the prompt.
+    pub prompt_judged: bool,
+    /// How often they sent the model back.
+    pub sent_back: u32,
+    /// For the model, by the open call at the end of whose result it is told.
+    pub context: Vec<(String, String)>,
 }
 
 /// A reply whose calls are being answered. It enters `messages` whole, with all results in the order of the calls.
@@ -439,9 +465,8 @@ impl RunState {
         match event {
             Event::Submitted { prompt, .. } => self.messages.push(Message::User { text: prompt.clone() }.into()),
             Event::Injected { why: Why::System, text } => self.system = Some(text.clone()),
-            Event::Injected { why: Why::Lost | Why::Hook, text } => {
-                self.messages.push(Message::User { text: text.clone() }.into());
-            }
+            Event::Injected { why: Why::Lost, text } => self.messages.push(Message::User { text: text.clone() }.into()),
+            Event::Injected { why: Why::Hook, text } => self.told_by_hook(text),
             // It is in the progress, and the model is told nothing.
             Event::Injected { why: Why::Notice, .. } => {}
             Event::LimitWarned { limit, .. } => self.warned.push(*limit),
@@ -477,6 +502,10 @@ impl RunState {
                 // A person looked at why it ended; what counts in a row begins again.
                 self.denials = Denials::default();
                 self.empty_replies = 0;
+                self.hooks = Hooked::default();
+            }
+            Event::HookRan { on, call, said, detail, context, .. } => {
+                self.hook_ran(*on, call.as_deref(), *said, detail, context);
             }
             Event::Started { .. }
             | Event::Interrupted { .. }
@@ -485,12 +514,43 @@ impl RunState {
             | Event::Leased { .. }
             | Event::AttemptFailed { .. }
             | Event::Waiting { .. }
-            | Event::HookRan { .. }
             | Event::Recovered { .. }
             | Event::Attention { .. }
             | Event::Acked {} => {}
         }
         Ok(())
+    }
+
+    /// One text of the user's follows no other: not every server takes two in a row.
+    fn told_by_hook(&mut self, told: &str) {
+        match self.messages.last_mut().map(Arc::make_mut) {
+            Some(Message::User { text }) => {
+                text.push_str("\n\n");
+                text.push_str(told);
+            }
+            before => {
+                // Behind a final answer it sends the model back.
+                self.hooks.sent_back += u32::from(matches!(before, Some(Message::Assistant { .. })));
+                self.messages.push(Message::User { text: told.to_owned() }.into());
+            }
+        }
+    }
+
+    fn hook_ran(&mut self, on: HookPoint, call: Option<&str>, said: HookSaid, detail: &str, context: &str) {
+        let of_prompt = on == HookPoint::UserPromptSubmit;
+        self.hooks.prompt_judged |= of_prompt;
+        // A prompt that is blocked leaves nothing to do.
+        let ends = match said {
+            HookSaid::Stopped => true,
+            HookSaid::Blocked | HookSaid::FailedClosed => of_prompt,
+            HookSaid::Passed | HookSaid::Allowed | HookSaid::Asked | HookSaid::FailedOpen => false,
+        };
+        if ends && self.hooks.stop.is_none() {
+            self.hooks.stop = Some(detail.to_owned());
+        }
+        if let Some(call) = call.filter(|call| !context.is_empty() && self.open_call(call).is_some()) {
+            self.hooks.context.push((call.to_owned(), context.to_owned()));
+        }
     }
 
     fn judged(&mut self, call: &str, tool: &str, input: &Json, read_only: bool, judgement: &Judgement) {
@@ -597,6 +657,7 @@ impl RunState {
     /// Moves the turn into the conversation: the reply, then one result per call, in the order of the calls.
     fn close_turn(&mut self) {
         let Some(turn) = self.turn.take() else { return };
+        self.hooks.context.clear();
         let all_denied =
             turn.calls.iter().all(|open| matches!(open.stage, Stage::Answered { status: ToolStatus::Denied, .. }));
         self.denials.replies_in_a_row = if all_denied { self.denials.replies_in_a_row + 1 } else { 0 };

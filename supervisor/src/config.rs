@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
+use ukai_protocol::hook::Hook;
 use ukai_protocol::lease::{Prices, Timeouts, Wire};
 
 pub mod duration;
@@ -44,6 +45,7 @@ pub struct Config {
     pub providers: Vec<Provider>,
     pub limits: LimitSet,
     pub disabled_tools: Vec<String>,
+    pub hooks: Vec<Hook>,
     pub supervision: Supervision,
     pub desktop: Option<bool>,
     /// The keys that the file sets, as `table.key`: where a value comes from.
@@ -105,6 +107,7 @@ impl Default for Config {
             providers: Vec::new(),
             limits: LimitSet::default(),
             disabled_tools: Vec::new(),
+            hooks: Vec::new(),
             supervision: Supervision::default(),
             desktop: None,
             set: BTreeSet::new(),
@@ -118,9 +121,7 @@ impl Config {
     pub fn parse(text: &str, file: &Path, home: Option<&Path>) -> Result<Config, Fault> {
         let source = Source { file, text, format: Format::Toml };
         let read: file::File = source.read()?;
-        for (key, value) in
-            [("hooks", &read.hooks), ("mcp", &read.mcp), ("retention", &read.retention), ("otlp", &read.otlp)]
-        {
+        for (key, value) in [("mcp", &read.mcp), ("retention", &read.retention), ("otlp", &read.otlp)] {
             if let Some(value) = value {
                 return Err(source.fault(value.span().start, key, "it is not in this version", "take it out"));
             }
@@ -150,6 +151,7 @@ impl Config {
             let provider = provider::resolve(source, table, home, &config.providers, &mut config.warnings)?;
             config.providers.push(provider);
         }
+        config.hooks = read.hooks.hooks(source)?;
         config.limits = read.limits;
         config.disabled_tools = read.tools.disable;
         config.desktop = read.notify.desktop;

@@ -44,6 +44,8 @@ pub struct JobFile {
     pub window: Option<u64>,
     pub priority: Option<u8>,
     pub worktree: Option<bool>,
+    /// As written, like `workdir`.
+    pub hooks: Option<PathBuf>,
     pub limits: LimitSet,
 }
 
@@ -64,12 +66,12 @@ struct Keys {
     window: Option<u64>,
     priority: Option<u8>,
     worktree: Option<bool>,
+    hooks: Option<PathBuf>,
     #[serde(default)]
     limits: LimitSet,
     // Of later versions.
     #[serde(default)]
     after: Vec<String>,
-    hooks: Option<IgnoredAny>,
     result_schema: Option<IgnoredAny>,
     graph: Option<IgnoredAny>,
     verify: Option<IgnoredAny>,
@@ -98,7 +100,6 @@ pub fn parse(text: &str, file: &Path, format: Format, written: Written) -> Resul
     let keys: Keys = source.read()?;
     let later = [
         ("after", !keys.after.is_empty()),
-        ("hooks", keys.hooks.is_some()),
         ("result_schema", keys.result_schema.is_some()),
         ("graph", keys.graph.is_some()),
         ("verify", keys.verify.is_some()),
@@ -139,6 +140,7 @@ pub fn parse(text: &str, file: &Path, format: Format, written: Written) -> Resul
         window: keys.window,
         priority: keys.priority,
         worktree: keys.worktree,
+        hooks: keys.hooks,
         limits: keys.limits,
     })
 }
@@ -263,7 +265,7 @@ mod tests {
             ("a.toml", "env = [\"{{a}}=1\"]\n", &["`env`", "entry 1 is neither"]),
             ("a.toml", "name = \"{{a/b}}\"\n", &["`name`", "nor holds `/`"]),
             ("a.toml", "name = \"b-abcdefgh\"\n", &["`name`", "id of a job or a batch"]),
-            ("a.toml", "hooks = \"s.json\"\n", &["`hooks`", "not in this version"]),
+            ("a.toml", "hooks = 3\n", &["line 1", "`hooks`", "invalid type"]),
             ("a.toml", "result_schema = \"s.json\"\n", &["`result_schema`", "not in this version"]),
             ("a.toml", "graph = \"g.toml\"\n", &["`graph`", "not in this version"]),
             ("a.toml", "name = \"a\"\n[verify]\ncommand = [\"x\"]\n", &["line 2", "`verify`", "not in this version"]),

@@ -38,6 +38,7 @@ pub mod worktree;
 
 // Who is let in, and what they are told.
 pub mod control;
+pub mod hooks_file;
 pub mod host;
 pub mod listener;
 pub mod publish;

@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         workdir: std::env::current_dir().expect("a folder"),
         stdin: vec![b'x'; usize::try_from(stdin).expect("it fits")],
         deadline,
+        hear_out: false,
     });
     let launches: Vec<Launch> = launches.collect();
     let ran: Vec<Value> = std::thread::scope(|scope| {

@@ -260,7 +260,13 @@ impl World {
                         return End::Exit;
                     }
                     Effect::Fault(illegal) => panic!("{illegal}"),
-                    Effect::Withdraw { .. } | Effect::Report(_) | Effect::StopModel | Effect::StopTools => {}
+                    Effect::Withdraw { .. }
+                    | Effect::Report(_)
+                    | Effect::StopModel
+                    | Effect::StopTools
+                    | Effect::Hook(_)
+                    | Effect::StopHooks
+                    | Effect::Settle { .. } => {}
                 }
             }
             if kill_at(&mut self.rng, turn) {

@@ -15,6 +15,7 @@ use ukai_protocol::secret::fingerprint::Mask;
 use ukai_protocol::session::Welcome;
 
 use crate::context::tokens;
+use crate::hook::Hooks;
 use crate::host::Host;
 use crate::http::{Http, SetupError};
 use crate::launcher::Launcher;
@@ -48,12 +49,11 @@ pub struct Deps {
     pub outputs: PathBuf,
     pub mask: Arc<Mask>,
     pub shells: Arc<Shells>,
+    pub hooks: Arc<Hooks>,
     /// The tools of the job.
     pub tools: Registry,
     /// None: where tests have no server to ask.
     posts: Option<Posts>,
-    /// What runs the owner's commands, for a job that names any.
-    pub launcher: Option<Arc<Launcher>>,
     pub seen: Arc<Seen>,
     /// What system prompt aside every call carries besides the window, in tokens.
     pub tools_tokens: u64,
@@ -130,6 +130,7 @@ impl Deps {
             calls_before: state.progress.used.tool_calls,
         };
         let mask = Arc::new(Mask::new(welcome.secrets.clone()));
+        let hooks = Hooks::new(welcome, launcher, mask.clone());
         let http = Arc::new(Http::new()?);
         Ok(Deps {
             call_model: over_http(http.clone(), tools, mask.clone()),
@@ -141,8 +142,8 @@ impl Deps {
             outputs: welcome.outputs.clone(),
             mask,
             shells: Arc::new(Shells::new(host, about)),
+            hooks: Arc::new(hooks),
             seen: Arc::new(Seen::recalled(&state.seen)),
-            launcher,
             tools_tokens,
         })
     }

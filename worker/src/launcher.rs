@@ -60,6 +60,8 @@ pub struct Launch {
     pub stdin: Vec<u8>,
     /// From now on.
     pub deadline: Duration,
+    /// It has not ended while anybody holds its stdout, who may yet say more: what it says decides something.
+    pub hear_out: bool,
 }
 
 /// What came of it.
@@ -91,6 +93,7 @@ impl Launch {
             workdir: workdir.to_owned(),
             stdin: Vec::new(),
             deadline,
+            hear_out: false,
         }
     }
 
@@ -142,7 +145,7 @@ impl Launcher {
             stderr: Some(stderr),
             ran: Ran::not_started(String::new()),
         };
-        under_way.hear_out(&launch.stdin, deadline, cancel)?;
+        under_way.see_through(launch, deadline, cancel)?;
         Ok(under_way.ran)
     }
 
@@ -185,7 +188,8 @@ struct UnderWay {
 
 impl UnderWay {
     /// Fills in what it says and how it ends, and ends what is left.
-    fn hear_out(&mut self, given: &[u8], deadline: Instant, cancel: &CancellationToken) -> io::Result<()> {
+    fn see_through(&mut self, launch: &Launch, deadline: Instant, cancel: &CancellationToken) -> io::Result<()> {
+        let mut exited = None;
         self.ran.ended = loop {
             let now = Instant::now();
             if cancel.is_cancelled() {
@@ -195,20 +199,22 @@ impl UnderWay {
                 break Ended::TimedOut;
             }
             let has_word = self.wait(PATIENCE.min(deadline - now))?;
-            self.give(given);
+            self.give(&launch.stdin);
             self.catch(caught::READ_BYTES)?;
-            if !has_word {
-                continue;
-            }
-            match self.answers.next()? {
-                Look::Exited(Exit::Code(code)) => break Ended::Code(code),
-                Look::Exited(Exit::Signal(signal)) => break Ended::Signal(signal),
-                Look::Refused(why) => {
-                    self.ran.ended = Ended::NotStarted(why);
-                    return Ok(());
+            if has_word {
+                match self.answers.next()? {
+                    Look::Exited(Exit::Code(code)) => exited = Some(Ended::Code(code)),
+                    Look::Exited(Exit::Signal(signal)) => exited = Some(Ended::Signal(signal)),
+                    Look::Refused(why) => {
+                        self.ran.ended = Ended::NotStarted(why);
+                        return Ok(());
+                    }
+                    Look::Lost => return Err(io::Error::other("the launcher is gone, and all that it had started")),
+                    Look::Ended | Look::Output | Look::Nothing => {}
                 }
-                Look::Lost => return Err(io::Error::other("the launcher is gone, and all that it had started")),
-                Look::Ended | Look::Output | Look::Nothing => {}
+            }
+            if let Some(ended) = exited.take_if(|_| !launch.hear_out || self.stdout.is_none()) {
+                break ended;
             }
         };
         // What it said is in the pipes by now; whoever else holds them may say more, and is not waited for.

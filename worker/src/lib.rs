@@ -5,6 +5,7 @@
 
 pub mod context;
 pub mod deps;
+pub mod hook;
 pub mod host;
 pub mod http;
 pub mod launcher;

@@ -5,6 +5,7 @@
 
 mod disable;
 pub(in crate::cli) mod ground;
+mod hooks;
 mod list;
 mod masking;
 
@@ -60,6 +61,9 @@ pub(crate) struct Flags {
     /// The tool policy that holds
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
+    /// A settings.json with hooks, beside those of ukai.toml
+    #[arg(long, value_name = "FILE")]
+    pub hooks: Option<PathBuf>,
     /// 9 goes first, 0 last
     #[arg(long, value_name = "0-9")]
     pub priority: Option<u8>,
@@ -212,12 +216,13 @@ impl Asked {
         for limit in &flags.limit {
             job.limits.set(limit).map_err(|why| Failure::usage(format!("--limit: {why}")))?;
         }
-        let Flags { workdir, provider, model, name, policy, priority, worktree, .. } = flags.clone();
+        let Flags { workdir, provider, model, name, policy, priority, worktree, hooks, .. } = flags.clone();
         job.workdir = workdir.or(job.workdir);
         job.provider = provider.or(job.provider);
         job.model = model.or(job.model);
         job.name = name.or(job.name);
         job.policy = policy.map(|path| current.join(path)).or(job.policy);
+        job.hooks = hooks.map(|path| current.join(path)).or(job.hooks);
         job.priority = priority.or(job.priority);
         job.worktree = worktree.then_some(true).or(job.worktree);
         Ok(Asked { job, file, folder, workdir_base, workdir_said_by })
@@ -270,7 +275,7 @@ fn spec(job: JobFile, ground: &Ground, unnamed: impl FnOnce(&str) -> String) -> 
         needs_tools: job.needs_tools.unwrap_or(mode == Mode::Loop),
         limits: ground.limits,
         worktree: job.worktree == Some(true),
-        hooks: Vec::new(),
+        hooks: ground.hooks.clone(),
         tools: ground.tools.clone(),
         policy: ground.traced.policy.clone(),
         batch: None,

@@ -7,6 +7,7 @@ use toml::{Spanned, Value};
 
 use super::duration::Millis;
 use super::limits::{LimitSet, Usd};
+use crate::hooks_file::Table;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,8 +24,9 @@ pub(super) struct File {
     #[serde(default)]
     pub notify: NotifyTable,
     pub web: Option<Spanned<WebTable>>,
+    #[serde(default)]
+    pub hooks: Table,
     // Of later versions: named, so that the error can say so.
-    pub hooks: Option<Spanned<Value>>,
     pub mcp: Option<Spanned<Value>>,
     pub retention: Option<Spanned<Value>>,
     pub otlp: Option<Spanned<Value>>,

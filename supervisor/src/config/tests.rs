@@ -102,7 +102,7 @@ fn each_mistake_names_its_place_and_what_to_do() {
         ),
         (lab(&format!("{url}model = \"m\"\nburst = 5")), &["burst", "no requests_per_minute"]),
         ("when_all_open = \"wait\"\n".into(), &["neither \"abort\" nor \"park\""]),
-        ("[hooks]\n".into(), &["`hooks`", "not in this version"]),
+        ("[[hooks.PreTolUse]]\nhooks = []\n".into(), &["line 1", "`PreTolUse`", "did you mean `PreToolUse`"]),
         ("[supervision]\nheartbeat = \"0s\"\n".into(), &["`heartbeat`"]),
         ("[supervision]\nhang = \"1s\"\n".into(), &["`hang`", "longer than `heartbeat`"]),
         ("[[provider]]\nmodel = \"x\"\n".into(), &["line 1", "`id`", "needs it"]),

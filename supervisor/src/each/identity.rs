@@ -61,6 +61,7 @@ fn canonical(file_name: &OsStr, job: &JobFile, workdir: &Path) -> Vec<u8> {
         window,
         priority,
         worktree,
+        hooks,
         limits,
     } = job;
     let LimitSet { steps, tool_calls, tokens, run_time, max_wall, max_cost_usd } = limits;
@@ -80,6 +81,7 @@ fn canonical(file_name: &OsStr, job: &JobFile, workdir: &Path) -> Vec<u8> {
     say("policy", policy.as_deref().map(|path| path.as_os_str().as_encoded_bytes()));
     // `false` has always been allowed, and changed no key.
     say("worktree", worktree.filter(|own| *own).map(|_| &[1][..]));
+    say("hooks", hooks.as_deref().map(|path| path.as_os_str().as_encoded_bytes()));
     say("context", context.map(context_word).map(str::as_bytes));
     for (key, number) in [
         ("window", *window),

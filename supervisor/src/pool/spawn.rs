@@ -32,13 +32,15 @@ pub struct Order<'a> {
     pub job: &'a JobId,
     pub attempt: u32,
     pub token: &'a Secret,
+    /// The job names what its owner has run beside it.
+    pub launcher: bool,
 }
 
 /// `ukai-worker job`. Blocks for the fork.
 pub fn worker(settings: &Settings, order: &Order<'_>) -> io::Result<Child> {
     let mut stdin = order.token.expose().as_bytes().to_vec();
     stdin.push(b'\n');
-    let args = vec![
+    let mut args = vec![
         "job".into(),
         "--socket".into(),
         settings.socket.clone().into(),
@@ -47,6 +49,9 @@ pub fn worker(settings: &Settings, order: &Order<'_>) -> io::Result<Child> {
         "--attempt".into(),
         order.attempt.to_string().into(),
     ];
+    if order.launcher {
+        args.push("--launcher".into());
+    }
     process::start(process::Start {
         program: settings.worker_program.clone(),
         args,

@@ -188,6 +188,7 @@ pub fn every_event() -> Vec<Event> {
             call: Some("c-1".to_owned()),
             said: HookSaid::Blocked,
             detail: "not here".to_owned(),
+            context: "look there".to_owned(),
             duration_ms: 12,
         },
     ];

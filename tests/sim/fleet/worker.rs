@@ -172,7 +172,7 @@ impl Fleet {
                     let stopped = !self.worker(job).has_finished();
                     return self.process_ends(job, stopped);
                 }
-                Effect::StopTools => {}
+                Effect::StopTools | Effect::Hook(_) | Effect::StopHooks | Effect::Settle { .. } => {}
             }
         }
         let now = self.agenda.now;

@@ -63,6 +63,17 @@ impl Opinion {
         matches!(self, Opinion::Final(judgement) if judgement.verdict == Verdict::Deny)
     }
 
+    /// A hook wants a person asked, whatever rules allow.
+    #[must_use]
+    pub fn asked_by_hook(self, hook: &str, reason: &str) -> Self {
+        let gap = if reason.is_empty() { "" } else { ": " };
+        let wants = format!("the hook `{hook}` wants a person asked{gap}{reason}");
+        match self {
+            Opinion::Final(_) => Opinion::ask(wants),
+            Opinion::Ask(question) => Opinion::Ask(Question { why: format!("{}; {wants}", question.why), ..question }),
+        }
+    }
+
     /// The verdict where nobody can be asked.
     #[must_use]
     pub fn unasked(self) -> Judgement {

@@ -31,7 +31,9 @@ pub fn resolve(path: &Path, workdir: &Path, home: &Path) -> io::Result<Resolved>
     Ok(Resolved { lexical: normalize(&absolute), real, is_dir })
 }
 
-fn absolute(path: &Path, workdir: &Path, home: &Path) -> PathBuf {
+/// The same, as text alone.
+#[must_use]
+pub fn absolute(path: &Path, workdir: &Path, home: &Path) -> PathBuf {
     match path.strip_prefix("~") {
         Ok(rest) => home.join(rest),
         Err(_) => workdir.join(path),

@@ -17,11 +17,12 @@ use ukai_protocol::lease::Grant;
 use ukai_protocol::message::{Args, Call};
 use ukai_protocol::secret::fingerprint::{Mask, Pieces};
 use ukai_protocol::session::{ToSupervisor, ToWorker};
-use ukai_protocol::threads::Panicked;
+use ukai_protocol::threads::{Broke, Panicked};
 
 use super::machine::{Effect, Machine, Ruling};
 use super::ruling;
 use crate::deps::{Attempt, Deps};
+use crate::hook::{Occasion, Outcome, Subject};
 use crate::provider::classify::Failure;
 use crate::provider::{self, Answered, Progress, Raw};
 use crate::session::Outbox;
@@ -41,6 +42,12 @@ pub enum Message {
     Ruled {
         call: String,
         ruling: Ruling,
+        /// Of the hooks that had a say in it.
+        ran: Vec<Event>,
+    },
+    Hooked {
+        occasion: Box<Occasion>,
+        outcome: Outcome,
     },
     Attempted {
         lease: u64,
@@ -49,6 +56,7 @@ pub enum Message {
     ToolDone {
         call: String,
         done: ToolOutput,
+        ran: Vec<Event>,
     },
     /// Nothing that a command left lives any more, so these may be told.
     CommandsEnded {
@@ -77,6 +85,10 @@ pub struct State {
     cancel: CancelTree,
     /// When a `Wake` is on its way.
     wake_at: Option<Instant>,
+    /// Hooks under way, those about a call's verdict and result apart.
+    hooking: usize,
+    /// It is to leave when they have ended.
+    park: bool,
     host_lost: bool,
     /// Of the last model that was asked.
     model_window: Option<u64>,
@@ -87,6 +99,7 @@ struct CancelTree {
     job: CancellationToken,
     turn: CancellationToken,
     batch: CancellationToken,
+    hooks: CancellationToken,
 }
 
 impl CancelTree {
@@ -94,7 +107,13 @@ impl CancelTree {
         let job = CancellationToken::new();
         let turn = job.child_token();
         let batch = turn.child_token();
-        CancelTree { job, turn, batch }
+        let hooks = job.child_token();
+        CancelTree { job, turn, batch, hooks }
+    }
+
+    fn stop_hooks(&mut self) {
+        self.hooks.cancel();
+        self.hooks = self.job.child_token();
     }
 
     fn next_turn(&mut self) {
@@ -124,6 +143,8 @@ impl Actor for QueryLoop {
             wake_at: None,
             host_lost: false,
             model_window: None,
+            hooking: 0,
+            park: false,
         })
     }
 
@@ -152,10 +173,9 @@ impl Actor for QueryLoop {
             }
             Message::Told(ToWorker::StillAsked { calls }) => state.machine.handle_still_asked(&calls),
             Message::Told(ToWorker::Park) => {
-                // Commands in the background would end with this process: it waits with them.
-                if !state.deps.shells.any_lives() {
-                    state.machine.handle_park();
-                }
+                // Commands in the background, and hooks that may yet decide, would end with this process: it waits with them.
+                state.park = true;
+                state.park();
             }
             Message::Told(ToWorker::Pause) => state.machine.handle_pause(),
             Message::Told(ToWorker::Unpause) if state.host_lost => {}
@@ -163,10 +183,22 @@ impl Actor for QueryLoop {
             Message::Told(ToWorker::Welcome(_) | ToWorker::State { .. }) => {
                 return Err("the supervisor welcomed this worker twice".into());
             }
-            Message::Ruled { call, ruling } => state.machine.handle_ruling(&call, ruling, now),
+            Message::Ruled { call, ruling, ran } => {
+                state.machine.handle_ran(ran);
+                state.machine.handle_ruling(&call, ruling, now);
+            }
+            Message::Hooked { occasion, outcome } => {
+                state.hooking -= 1;
+                let settles = outcome.said.verdict.is_some();
+                state.machine.handle_hooked(*occasion, outcome, now);
+                if !settles {
+                    state.park();
+                }
+            }
             Message::Attempted { lease, result } => state.machine.handle_attempted(lease, *result, now),
-            Message::ToolDone { call, done } => {
+            Message::ToolDone { call, done, ran } => {
                 state.outbox.progressed();
+                state.machine.handle_ran(ran);
                 state.machine.handle_tool(&call, done, now);
             }
             Message::CommandsEnded { n, events } => {
@@ -217,6 +249,9 @@ impl State {
     async fn perform(&mut self, effect: Effect, myself: &ActorRef<Message>) -> Result<(), ActorProcessingErr> {
         match effect {
             Effect::Judge(call) => self.judge(call, myself),
+            Effect::Hook(occasion) => self.hook(occasion, myself),
+            Effect::StopHooks => self.cancel.stop_hooks(),
+            Effect::Settle { call, judgement } => self.outbox.send(ToSupervisor::Settle { call, judgement })?,
             Effect::Record { n, events } if self.must_end_commands(&events) => self.end_commands(n, events, myself),
             Effect::Record { n, events } => {
                 self.outbox.send(ToSupervisor::Record { attempt: self.attempt, n, events })?;
@@ -256,14 +291,40 @@ impl State {
         self.cancel.next_batch();
         let (deps, myself) = (self.deps.clone(), myself.clone());
         let Args::Whole(input) = call.args else { return };
-        let judge = move || ruling::on(&deps, &call.tool, input);
+        let (of, cancel) = (Subject { call: call.id.clone(), tool: call.tool, input }, self.cancel.hooks.clone());
+        let judge = move || ruling::on(&deps, of, &cancel);
         THREADS.run(judge, move |judged| {
-            let ruling = judged.unwrap_or_else(|broke| Ruling::Invalid {
+            let invalid = |broke: Broke| Ruling::Invalid {
                 why: format!("not run: the call could not be judged ({broke}); ask for it in another way"),
-            });
+            };
+            let (ruling, ran) = judged.unwrap_or_else(|broke| (invalid(broke), Vec::new()));
             // The only failure is that the loop is gone.
-            let _ = myself.cast(Message::Ruled { call: call.id, ruling });
+            let _ = myself.cast(Message::Ruled { call: call.id, ruling, ran });
         });
+    }
+
+    /// Blocks for as long as scripts take, so it runs off this thread, too.
+    fn hook(&mut self, occasion: Occasion, myself: &ActorRef<Message>) {
+        self.hooking += 1;
+        // What is told to the owner is told, whoever answers first.
+        let tells = occasion.is_waited_for();
+        let cancel = if tells { self.cancel.job.child_token() } else { self.cancel.hooks.clone() };
+        let (hooks, myself) = (self.deps.hooks.clone(), myself.clone());
+        let (asked, unasked) = (occasion.clone(), self.deps.hooks.clone());
+        THREADS.run(
+            move || hooks.run(&asked, &cancel),
+            move |outcome| {
+                let outcome = outcome.unwrap_or_else(|broke| unasked.broke(&occasion, &broke.to_string()));
+                // The only failure is that the loop is gone.
+                let _ = myself.cast(Message::Hooked { occasion: Box::new(occasion), outcome });
+            },
+        );
+    }
+
+    fn park(&mut self) {
+        if self.park && self.hooking == 0 && !self.deps.shells.any_lives() {
+            self.machine.handle_park();
+        }
     }
 
     fn call_model(&mut self, grant: Grant, myself: &ActorRef<Message>) {
@@ -299,7 +360,8 @@ impl State {
     ) -> Result<(), ActorProcessingErr> {
         let cancel = self.cancel.batch.child_token();
         let context = self.deps.tool_context(cancel.clone(), self.window());
-        let job = Job { call, tool, input, context, cancel, asker: myself.clone() };
+        let hooks = self.deps.hooks.clone();
+        let job = Job { call, tool, input, context, hooks, cancel, asker: myself.clone() };
         ToolActor::spawn_linked(None, ToolActor, job, myself.get_cell()).await?;
         Ok(())
     }

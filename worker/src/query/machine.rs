@@ -15,6 +15,7 @@
 
 mod call;
 mod end;
+mod hooks;
 mod record;
 mod turn;
 
@@ -32,6 +33,7 @@ use ukai_protocol::run_state::{Illegal, OpenCall, RunState};
 
 use super::limits::{self, Clocks};
 use crate::context::Context;
+use crate::hook::Occasion;
 use crate::permission::Question;
 use crate::provider::classify::Failure;
 use crate::provider::{self, Answered};
@@ -73,6 +75,14 @@ pub enum Effect {
         input: Json,
     },
     StopTools,
+    /// Ask the owner's hooks; the answer is [`Machine::handle_hooked`].
+    Hook(Occasion),
+    StopHooks,
+    /// A verdict of theirs on what was put to a person.
+    Settle {
+        call: String,
+        judgement: Judgement,
+    },
     /// Nothing more will be done; the process may end.
     Exit,
     /// The fold refused an event of this machine's own: a fault of ours, and no state to go on from.
@@ -108,6 +118,8 @@ enum Phase {
         open: Vec<String>,
         since: Instant,
     },
+    /// The owner's hooks are asked what comes next.
+    Hooking,
     /// What it asked a person, or what else may decide, has no answer. It waits without a process, if it can.
     Waiting,
     /// The intent to start these is on its way to the disk.
@@ -123,6 +135,11 @@ enum Phase {
     /// The results are there, and the reply that asked for them is still on its way to the disk.
     Settling {
         attempt: u32,
+    },
+    /// The owner's hooks hear of the end before it is recorded.
+    Parting {
+        outcome: Outcome,
+        unheard: usize,
     },
     /// The last records are on their way to the disk.
     Ending {
@@ -149,6 +166,14 @@ pub struct Machine {
     acked: u64,
     /// What must be on disk before another call is asked for: the last reply.
     replied_n: u64,
+    /// What was put to a person and hooks have not heard of; known to the supervisor when all below `asked_n` is on disk.
+    asked: Vec<String>,
+    asked_n: u64,
+    /// What hooks have to say to the model, until it is called.
+    to_tell: Option<String>,
+    prompt_looked_at: bool,
+    /// Hooks that tell their owner of a question, and have not ended.
+    notifying: usize,
     /// A person wants the job to pause: what is under way ends, nothing new begins.
     pausing: bool,
     /// What the last grant's provider takes for a million input tokens.
@@ -175,6 +200,11 @@ impl Machine {
             next_n: state.progress.recorded,
             acked: state.progress.recorded,
             replied_n: 0,
+            asked: Vec::new(),
+            asked_n: 0,
+            to_tell: None,
+            prompt_looked_at: false,
+            notifying: 0,
             pausing: false,
             spec: parts.spec,
             state,
@@ -212,10 +242,13 @@ impl Machine {
 
     /// Begins, or goes on where the log ends. `system` is recorded unless an earlier attempt has done so.
     pub fn start(&mut self, system: Event, now: Instant) {
-        if self.state.system.is_none() {
+        let resumed = self.state.system.is_some();
+        if !resumed {
             self.record(system);
         }
-        self.advance(now);
+        if !self.begin_session(resumed) {
+            self.advance(now);
+        }
     }
 
     // --- what happened -------------------------------------------------------------------------------------------
@@ -233,6 +266,8 @@ impl Machine {
             Ruling::Ask { input, read_only, question, deadline_ms } => {
                 let Question { rule, why, missing, .. } = question;
                 let call = call.to_owned();
+                self.asked.push(call.clone());
+                self.asked_n = u64::MAX;
                 self.record(Event::AskOpened { call, tool, input, read_only, rule, why, missing, deadline_ms });
             }
             Ruling::Invalid { why } => self.answer(call, tool, ToolStatus::Invalid, why, now),
@@ -254,6 +289,8 @@ impl Machine {
             return;
         }
         if self.phase == Phase::Waiting && !self.state.waits_for_a_person() {
+            // Whoever was slower.
+            self.drop_what_runs();
             self.clocks.resume(now);
             self.phase = Phase::Deciding;
             self.advance(now);
@@ -277,6 +314,7 @@ impl Machine {
     /// All events numbered below `n` are on disk.
     pub fn handle_acked(&mut self, n: u64) {
         self.acked = self.acked.max(n);
+        self.ask_hooks();
         match &mut self.phase {
             Phase::Starting { calls, barrier } if n >= *barrier => {
                 let calls = std::mem::take(calls);
@@ -372,11 +410,14 @@ impl Machine {
     pub fn handle_pause(&mut self) {
         self.pausing = true;
         match self.phase {
-            Phase::Settling { .. } | Phase::Asking { .. } | Phase::Judging { .. } | Phase::Waiting => self.leave(),
+            Phase::Settling { .. } | Phase::Asking { .. } | Phase::Judging { .. } | Phase::Hooking | Phase::Waiting => {
+                self.leave()
+            }
             Phase::Deciding
             | Phase::Calling { .. }
             | Phase::Starting { .. }
             | Phase::Running { .. }
+            | Phase::Parting { .. }
             | Phase::Ending { .. }
             | Phase::Ended => {}
         }
@@ -391,7 +432,7 @@ impl Machine {
     pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let limits = self.clocks.next_moment(&self.spec.limits, &self.state.warned, now);
         match self.phase {
-            Phase::Ending { .. } | Phase::Ended => None,
+            Phase::Parting { .. } | Phase::Ending { .. } | Phase::Ended => None,
             Phase::Judging { since, .. } if !self.pending.is_empty() => {
                 Some(limits.map_or(since + JUDGING_QUICK, |moment| moment.min(since + JUDGING_QUICK)))
             }
@@ -400,7 +441,7 @@ impl Machine {
     }
 
     pub fn handle_timeout(&mut self, now: Instant) {
-        if matches!(self.phase, Phase::Ending { .. } | Phase::Ended) {
+        if matches!(self.phase, Phase::Parting { .. } | Phase::Ending { .. } | Phase::Ended) {
             return;
         }
         if let Some(limit) = limits::expired(&self.spec.limits, &self.clocks, now) {

@@ -7,14 +7,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ukai_protocol::declared::Declared;
+use ukai_protocol::hook::Hook;
 use ukai_protocol::job::Limits;
 use ukai_protocol::policy::{Policy, Rule};
 
+use super::hooks::Hooks;
 use super::{Asked, Flags, disable, expand_home};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::config::fault::nearest;
-use crate::config::load;
+use crate::config::load::{self, LoadError};
+use crate::hooks_file;
 use crate::policy_file::origin::Origin;
 use crate::policy_file::{self, Traced};
 use crate::tools_file::read::{self, Text};
@@ -27,6 +30,7 @@ pub(crate) struct Ground {
     pub workdir: PathBuf,
     pub limits: Limits,
     pub traced: Traced,
+    pub hooks: Vec<Hook>,
     /// Declared by the owner, sorted by name.
     pub tools: Vec<Declared>,
     /// Folders whose files a job comes upon, and how they stand.
@@ -41,6 +45,7 @@ pub(super) struct Sources<'a> {
     worktree: bool,
     limits: Limits,
     traced: Traced,
+    hooks: Hooks,
     trust: Trust,
     /// The files of the owner's own tools.
     tools: Vec<Text>,
@@ -63,13 +68,14 @@ impl<'a> Sources<'a> {
         let provider = asked.job.provider.clone();
         check_provider_ids(context, provider.as_deref(), &traced.policy)?;
         let worktree = asked.job.worktree == Some(true);
+        let hooks = Hooks::of(&config.hooks, asked, notes)?;
         let trust = Trust::of(&context.state);
         if let Some(why) = trust.broken() {
             notes.push(why.to_owned());
         }
         let folder = load::config_dir().map(|folder| folder.join("tools"));
         let tools = folder.as_deref().map_or_else(|| Ok(Vec::new()), read::in_folder).map_err(Failure::usage)?;
-        Ok(Sources { context, flags, provider, worktree, limits, traced, trust, tools })
+        Ok(Sources { context, flags, provider, worktree, limits, traced, trust, tools, hooks })
     }
 
     /// `said_by`: who named the folder.
@@ -84,6 +90,7 @@ impl<'a> Sources<'a> {
         let folders = Folders::of(&self.trust, &[&workdir, current]);
         policy_file::narrow(&mut traced, &folders, notes);
         let tools = self.tools_at(&workdir, &folders, notes)?;
+        let mut hooks = self.hooks.at(&workdir, folders.standing(&workdir))?;
         let in_force = self.context.loaded.config.file.as_deref();
         let disabled = &mut traced.policy.disabled_tools;
         disable::check(in_force, disabled.iter(), &tools).map_err(Failure::usage)?;
@@ -91,6 +98,9 @@ impl<'a> Sources<'a> {
             narrowing.limits.narrow(&mut limits);
             // Of a folder that is not trusted nobody knows the tools, and they are off anyway.
             let is_trusted = folders.trusted(&file).is_some();
+            if let Some(text) = folders.trusted(&file) {
+                hooks.extend(hooks_file::of_toml(text, &file).map_err(LoadError::from)?);
+            }
             let names = narrowing.disabled_tools.iter().filter(|name| is_trusted || !disable::may_be_declared(name));
             disable::check(Some(&file), names, &tools).map_err(Failure::usage)?;
             disabled.extend(narrowing.disabled_tools);
@@ -113,7 +123,7 @@ impl<'a> Sources<'a> {
         if limits.max_cost_usd.is_some() {
             notes.extend(unpriced(self.context, self.provider.as_deref()));
         }
-        Ok(Ground { workdir, limits, traced, tools, folders })
+        Ok(Ground { workdir, limits, traced, hooks, tools, folders })
     }
 
     /// The owner's own, then those of the workdir where it is trusted.

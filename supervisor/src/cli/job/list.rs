@@ -144,9 +144,10 @@ fn weight(spec: &JobSpec) -> usize {
     let Policy { allow, ask, deny, .. } = &spec.policy;
     let rules = [allow, ask, deny].into_iter().flatten();
     let rules: usize = rules.map(|rule| size_of_val(rule) + rule.text.len() + rule.base.as_os_str().len()).sum();
+    let hooks: usize = spec.hooks.iter().map(|hook| size_of_val(hook) + hook.command.len()).sum();
     let tool = |tool: &Declared| size_of_val(tool) + tool.description.len() + tool.schema.to_text().len();
     let tools: usize = spec.tools.iter().map(tool).sum();
-    size_of_val(spec) + tools + spec.prompt.len() + spec.env.iter().map(String::len).sum::<usize>() + rules
+    size_of_val(spec) + tools + hooks + spec.prompt.len() + spec.env.iter().map(String::len).sum::<usize>() + rules
 }
 
 #[cfg(test)]

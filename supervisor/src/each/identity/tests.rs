@@ -31,6 +31,7 @@ fn full() -> JobFile {
         window: Some(9_000),
         priority: Some(7),
         worktree: None,
+        hooks: None,
         limits: LimitSet {
             steps: Some(1),
             tool_calls: Some(2),
@@ -80,6 +81,7 @@ fn every_key_of_the_job_counts() {
         |job| job.priority = Some(0),
         |job| job.priority = None,
         |job| job.worktree = Some(true),
+        |job| job.hooks = Some("h.json".into()),
         |job| job.limits.steps = Some(2),
         |job| job.limits.steps = None,
         |job| job.limits.tool_calls = None,

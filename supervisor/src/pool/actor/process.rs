@@ -43,7 +43,8 @@ impl State {
                     return;
                 }
             }
-            let order = spawn::Order { job: &job, attempt, token: &token };
+            let launcher = !spec.hooks.is_empty();
+            let order = spawn::Order { job: &job, attempt, token: &token, launcher };
             let child = pool.family.start(|| (pool.start)(&pool.settings, &order), Child::id);
             let spawned = child.and_then(spawn::identified).map(Box::new);
             let program = pool.settings.worker_program.display();

@@ -21,9 +21,10 @@ impl Machine {
     pub(super) fn next_step(&mut self, now: Instant) {
         let ended = |kind, detail: &str| Outcome::Ended(Cause::new(kind, detail));
         let state = &self.state;
-        let outcome = if matches!(state.messages.last().map(Arc::as_ref), Some(Message::Assistant { .. })) {
-            Some(Outcome::Completed { attention: state.hands.need_attention() })
-        } else if state.empty_replies > EMPTY_RETRIES {
+        if matches!(state.messages.last().map(Arc::as_ref), Some(Message::Assistant { .. })) {
+            return self.complete(now);
+        }
+        let outcome = if state.empty_replies > EMPTY_RETRIES {
             Some(ended(CauseKind::EmptyReply, "the model answered with nothing, three times in a row"))
         } else if state.denials.replies_in_a_row >= DENIED_REPLIES_IN_A_ROW {
             Some(ended(CauseKind::CannotGoOn, "every call of three replies in a row was denied"))
@@ -34,6 +35,8 @@ impl Machine {
         };
         match outcome {
             Some(outcome) => self.end(outcome, now),
+            None if self.pausing => self.leave(),
+            None if self.look_at_prompt() => {}
             None => self.ask(0, now),
         }
     }

@@ -44,6 +44,12 @@ impl Machine {
         for open in self.state.closing_answers(&outcome) {
             self.answer(&open.call, open.tool, open.status, open.output.to_owned(), now);
         }
+        if !self.part(&outcome) {
+            self.finish(outcome);
+        }
+    }
+
+    pub(super) fn finish(&mut self, outcome: Outcome) {
         let text = self.state.progress.text.clone();
         self.record(Event::Finished { outcome, text });
         self.flush();
@@ -83,13 +89,11 @@ impl Machine {
                 self.report(&grant, AnswerClass::Withdrawn, None);
             }
             Phase::Running { .. } => self.effects.push_back(Effect::StopTools),
-            Phase::Deciding
-            | Phase::Judging { .. }
-            | Phase::Waiting
-            | Phase::Starting { .. }
-            | Phase::Settling { .. }
-            | Phase::Ending { .. }
-            | Phase::Ended => {}
+            Phase::Judging { .. } | Phase::Hooking | Phase::Waiting | Phase::Parting { .. } => {
+                self.effects.push_back(Effect::StopHooks);
+            }
+            Phase::Deciding | Phase::Starting { .. } | Phase::Settling { .. } | Phase::Ending { .. } | Phase::Ended => {
+            }
         }
     }
 }

@@ -26,7 +26,11 @@ impl Machine {
             }
         }
         // A result has its cap from its tool. What went wrong is told in many places, and often with what was asked for.
-        let output = if status == ToolStatus::Ok { output } else { told(&output) };
+        let mut output = if status == ToolStatus::Ok { output } else { told(&output) };
+        for (_, context) in self.state.hooks.context.iter().filter(|(of, _)| of == call) {
+            output.push_str("\n\n");
+            output.push_str(context);
+        }
         self.record(Event::ToolFinished {
             call: call.to_owned(),
             tool,
@@ -67,6 +71,9 @@ impl Machine {
         self.next_n += events.len() as u64;
         if events.iter().any(|event| matches!(event, Event::Replied { .. })) {
             self.replied_n = self.next_n;
+        }
+        if !self.asked.is_empty() {
+            self.asked_n = self.next_n;
         }
         self.effects.push_back(Effect::Record { n, events });
     }

@@ -20,6 +20,9 @@ impl Machine {
             return self.end_by(limit, now);
         }
         self.warn(now);
+        if self.heed_stop(now) {
+            return;
+        }
         if let Some(cause) = self.fatal_in_reply() {
             return self.end(Outcome::Ended(cause), now);
         }
