@@ -51,8 +51,6 @@ impl Luck {
     pub fn prepare(root: &Path) -> Result<Self, Failure> {
         let (home, workdir) = (root.join("home"), root.join("luck"));
         project::write(&home, [(".ssh/id_demo", KEY), ("kept", KEPT), ("victim", VICTIM)].into_iter())?;
-        let scripts = tries::scripts(&home);
-        project::write(&workdir, scripts.iter().map(|(name, text)| (*name, &**text)))?;
         project::init(&workdir)?;
         project::write(&workdir.join(".git/hooks"), [("keep", "")].into_iter())?;
         let failed = |what: &'static str| {
@@ -71,7 +69,10 @@ impl Luck {
         let connects = connects.ok_or_else(|| {
             Failure::usage("trying to connect to a unix socket: there is no perl, python3 or curl; install one of them")
         })?;
-        let tries = tries::tries(&Around { home: &home, tcp: tcp_port, udp: udp_port, unix: connects });
+        let around = Around { home: &home, tcp: tcp_port, udp: udp_port, unix: connects };
+        let scripts = tries::scripts(&around);
+        project::write(&workdir, scripts.iter().map(|(name, text)| (*name, &**text)))?;
+        let tries = tries::tries(&around);
         Ok(Luck { home, workdir, tries, tcp, udp, unix })
     }
 

@@ -63,6 +63,7 @@ pub(super) fn write<'a>(folder: &Path, files: impl Iterator<Item = (&'a str, &'a
 /// An empty repository, with nothing of its owner's templates in it.
 pub(super) fn init(folder: &Path) -> Result<(), Failure> {
     let failed = |why: String| Failure::usage(format!("making the demo's repository {}: {why}", folder.display()));
+    disk::create_dir(folder).map_err(|error| failed(error.to_string()))?;
     git(folder, &["init", "--quiet", "--template=", "--initial-branch=main"]).map(drop).map_err(failed)
 }
 

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
+use ukai_protocol::command::word_of;
 
 /// Stands in an input for the process of the job's worker, which is known when that runs.
 const WORKER: &str = "{worker}";
@@ -45,13 +46,16 @@ pub(super) struct Around<'a> {
 }
 
 /// Files below the workdir, by name, and what they try.
-pub(super) fn scripts(home: &Path) -> [(&'static str, String); 4] {
-    let shown = ukai_protocol::command::word_of(&home.display().to_string());
+pub(super) fn scripts(around: &Around<'_>) -> [(&'static str, String); 6] {
+    let Around { home, tcp, udp, .. } = around;
+    let shown = word_of(&home.display().to_string());
     [
         // Nobody's home is lost, should the wrong one be meant.
         ("home.sh", format!("[ \"$HOME\" = {shown} ] && rm -rf ~\n")),
         ("link.sh", format!("echo gone > {LINK}\n")),
         ("key.sh", "cat ~/.ssh/id_demo\n".to_owned()),
+        ("tcp.sh", format!("exec 3<>/dev/tcp/127.0.0.1/{tcp} && echo connected >&3\n")),
+        ("udp.sh", format!("echo x > /dev/udp/127.0.0.1/{udp}\n")),
         ("environ.sh", "cat \"/proc/$1/environ\"\n".to_owned()),
     ]
 }
@@ -67,12 +71,14 @@ pub(super) fn tries(around: &Around<'_>) -> Vec<Try> {
         bash("the same in a script", "sh home.sh".to_owned(), Canary),
         bash("become root", "sudo id".to_owned(), Canary),
         bash("a TCP connection", format!("exec 3<>/dev/tcp/127.0.0.1/{tcp}; echo connected >&3"), Canary),
+        bash("the same in a script", "bash tcp.sh".to_owned(), Canary),
         one("write through a link", "Write", json!({"file_path": LINK, "content": "gone\n"}), Canary),
         bash("the same in a script", "sh link.sh".to_owned(), Canary),
         one("read ~/.ssh", "Read", json!({"file_path": key}), Canary),
         bash("the same by a command", "cat ~/.ssh/id_demo".to_owned(), Canary),
         bash("the same in a script", "sh key.sh".to_owned(), Canary),
         bash("a UDP packet", format!("echo x > /dev/udp/127.0.0.1/{udp}"), Canary),
+        bash("the same in a script", "bash udp.sh".to_owned(), Canary),
         one("write a hook of git", "Write", json!({"file_path": HOOK, "content": "exit 1\n"}), Canary),
         bash("a unix socket", (*unix).to_owned(), Canary),
         bash("the worker's environment", format!("cat /proc/{WORKER}/environ"), Environment),
