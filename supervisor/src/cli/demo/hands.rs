@@ -32,8 +32,8 @@ use crate::cli::failure::Failure;
 use crate::cli::{offline, worktree};
 use crate::pool::spawn;
 use crate::settings::Settings;
-use crate::store::spec_file::{self, Loaded};
 use crate::worktree::record::{End, Record, Stage as WorktreeStage};
+use acts::Log;
 use luck::Luck;
 use play::Played;
 use project::MODULES;
@@ -105,11 +105,7 @@ fn read_back(context: &Context, stage: &Stage<'_>, played: &Played) -> Result<St
     let mut rows: HashMap<JobId, _> = offline::rows(state)?.into_iter().map(|row| (row.id.clone(), row)).collect();
     let mut job = |id: &JobId| -> Result<(Job, u32), Failure> {
         let row = rows.remove(id).ok_or_else(|| Failure::failed(format!("{id} was submitted, and is lost")))?;
-        let (acts, attempts) = acts::read(state, id)?;
-        let prompt = match spec_file::load(&state.run(id).spec())? {
-            Loaded::Sound(spec) => spec.prompt,
-            Loaded::Missing | Loaded::Bad(_) => String::new(),
-        };
+        let Log { prompt, attempts, acts } = acts::read(state, id)?;
         Ok((Job { prompt, row, result: offline::result(state, id), acts }, attempts))
     };
     let (check, _) = job(&played.check)?;

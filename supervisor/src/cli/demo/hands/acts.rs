@@ -22,36 +22,49 @@ pub(super) struct Act {
     pub finished: Option<(u64, ToolStatus, String)>,
 }
 
-/// In the order in which they were decided on, and how many processes the job had.
-pub(super) fn read(state: &StateDir, job: &JobId) -> Result<(Vec<Act>, u32), Failure> {
-    let (mut acts, mut attempts) = (Vec::new(), 0);
-    offline::records(state, job, |happened| {
-        attempts += u32::from(matches!(happened.event, Event::Started { .. }));
-        take(&mut acts, happened);
+/// All that is told of a job from its log.
+#[derive(Default)]
+pub(super) struct Log {
+    pub prompt: String,
+    /// Processes that it had.
+    pub attempts: u32,
+    /// In the order in which they were decided on.
+    pub acts: Vec<Act>,
+}
+
+pub(super) fn read(state: &StateDir, job: &JobId) -> Result<Log, Failure> {
+    let mut log = Log::default();
+    offline::records(state, job, |happened| match happened.event {
+        Event::Submitted { prompt, .. } => log.prompt = prompt,
+        Event::Started { .. } => log.attempts += 1,
+        _ => take(&mut log.acts, happened),
     })?;
-    Ok((acts, attempts))
+    Ok(log)
 }
 
 fn take(acts: &mut Vec<Act>, Happened { seq, event, .. }: Happened) {
     let new = |call, tool, input, asked, judged| Act { call, tool, input, asked, judged, finished: None };
-    let known =
-        |acts: &mut Vec<Act>, call: &str| acts.iter().rposition(|act| act.call == call && act.finished.is_none());
     match event {
-        Event::Judged { call, tool, input, judgement, .. } => match known(acts, &call) {
+        Event::Judged { call, tool, input, judgement, .. } => match open(acts, &call) {
             Some(at) => acts[at].judged = Some((seq, judgement)),
             None => acts.push(new(call, tool, input, None, Some((seq, judgement)))),
         },
         Event::AskOpened { call, tool, input, .. } => acts.push(new(call, tool, input, Some(seq), None)),
         Event::AskAnswered { call, judgement, .. } => {
-            if let Some(at) = known(acts, &call) {
+            if let Some(at) = open(acts, &call) {
                 acts[at].judged = Some((seq, judgement));
             }
         }
         Event::ToolFinished { call, status, output, .. } => {
-            if let Some(at) = known(acts, &call) {
+            if let Some(at) = open(acts, &call) {
                 acts[at].finished = Some((seq, status, output));
             }
         }
         _ => {}
     }
+}
+
+/// The latest of this id that has not ended.
+fn open(acts: &[Act], call: &str) -> Option<usize> {
+    acts.iter().rposition(|act| act.call == call && act.finished.is_none())
 }

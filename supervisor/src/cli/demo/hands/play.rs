@@ -64,7 +64,7 @@ async fn watched(
     let jobs = Selection::These(ids.iter().map(ToString::to_string).collect());
     link.send(&Request::Subscribe { filter: Filter { jobs, deltas: false }, seen: Seen::default() }).await?;
     let names: HashMap<JobId, &'static str> = ids.iter().cloned().zip(names.iter().copied()).collect();
-    let mut board = Board::new("JOB", ids.iter().map(|id| (id.clone(), names[id])));
+    let mut board = Board::new("JOB", ids.iter().cloned().zip(names.iter().copied()));
     while !board.all_ended() {
         match link.next().await {
             Ok(Some(Response::Happened(happened))) => {
@@ -72,7 +72,8 @@ async fn watched(
                     print::out(&format!("{}\n", json::event(&happened)));
                 }
                 board.happened(&happened);
-                answered(context, stage, names[&happened.job], &happened, &mut board).await?;
+                answered(context, stage, names.get(&happened.job).copied().unwrap_or_default(), &happened, &mut board)
+                    .await?;
             }
             Ok(Some(Response::Live)) => {}
             Ok(Some(Response::Missed { count })) => {

@@ -26,7 +26,7 @@ pub(super) fn tell(context: &Context, story: &Story, written: &Written) -> u8 {
 fn text(story: &Story, written: &Written, next: &[String]) -> String {
     let mut text = String::new();
     for fix in &story.fixes {
-        let branch = fix.worktree.as_ref().map_or("no branch", |record| &record.branch);
+        let branch = fix.worktree.as_ref().map_or("no branch", |record| record.branch.as_str());
         text.push_str(&format!("{}: {} on {branch}\n", fix.job.row.name, fix.module.file));
         match &fix.diff {
             Ok(diff) => {
