@@ -64,7 +64,7 @@ async fn watched(
     let jobs = Selection::These(ids.iter().map(ToString::to_string).collect());
     link.send(&Request::Subscribe { filter: Filter { jobs, deltas: false }, seen: Seen::default() }).await?;
     let names: HashMap<JobId, &'static str> = ids.iter().cloned().zip(names.iter().copied()).collect();
-    let mut board = Board::new("JOB", ids.iter().cloned().zip(names.iter().copied()));
+    let mut board = Board::new("JOB", ids.iter().map(|id| (id.clone(), names.get(id).copied().unwrap_or_default())));
     while !board.all_ended() {
         match link.next().await {
             Ok(Some(Response::Happened(happened))) => {

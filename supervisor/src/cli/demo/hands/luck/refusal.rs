@@ -70,13 +70,20 @@ fn stopped(one: &Try, act: &Act, survived: bool) -> (Result<String, String>, Opt
 fn by_rule(Judgement { source, why, .. }: &Judgement) -> String {
     match source {
         Source::Rule { rule, .. } => format!("the rule {rule}"),
-        Source::Default => format!("ukai: {}", brief(why, WHY_CHARS_MAX)),
+        Source::Default => format!("ukai: it {}", brief(without_place(why), WHY_CHARS_MAX)),
         other => words::source(other),
     }
 }
 
-/// What the command said of it: the last words before the exit code.
+/// The first sentence, which begins with the place that was meant.
+fn without_place(why: &str) -> &str {
+    let why = why.find("leads outside").map_or(why, |at| &why[at..]);
+    why.split_once(". ").map_or(why, |(first, _)| first)
+}
+
+/// Why, in the last words of the command before its exit code; they begin with whose words they are.
 fn said(output: &str) -> String {
     let lines = output.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("[exit code"));
-    brief(lines.last().unwrap_or("it failed without a word"), WHY_CHARS_MAX)
+    let line = lines.last().unwrap_or("it failed without a word");
+    brief(line.rsplit_once(": ").map_or(line, |(_, why)| why), WHY_CHARS_MAX)
 }
