@@ -83,7 +83,7 @@ fn without_place(why: &str) -> &str {
 
 /// Why, in the last words of the command before its exit code; they begin with whose words they are.
 fn said(output: &str) -> String {
-    let lines = output.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("[exit code"));
-    let line = lines.last().unwrap_or("it failed without a word");
+    let mut lines = output.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("[exit code"));
+    let line = lines.next_back().unwrap_or("it failed without a word");
     brief(line.rsplit_once(": ").map_or(line, |(_, why)| why), WHY_CHARS_MAX)
 }
