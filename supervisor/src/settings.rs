@@ -39,6 +39,8 @@ pub struct Settings {
     /// Files that hold keys, also of providers that are not in use.
     pub key_files: Vec<PathBuf>,
     pub worker_program: PathBuf,
+    /// What workers and their commands take for their home; None: ours.
+    pub home: Option<PathBuf>,
     pub notify: Notify,
 }
 

@@ -5,7 +5,7 @@
 
 mod branch;
 mod close;
-mod git;
+pub mod git;
 mod make;
 mod nested;
 pub mod place;

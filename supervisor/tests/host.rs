@@ -82,6 +82,7 @@ fn settings(folder: &std::path::Path) -> Settings {
         park: false,
         asks: false,
         policy_file: None,
+        home: None,
         key_files: Vec::new(),
         worker_program: PathBuf::from("/bin/sh"),
         notify: Notify::default(),

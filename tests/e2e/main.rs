@@ -18,6 +18,7 @@ mod declared;
 mod demo;
 mod desktop;
 mod hands;
+mod hands_demo;
 mod hooks;
 mod keys;
 mod launcher;

@@ -149,6 +149,7 @@ impl Context {
             policy_file: crate::policy_file::users(),
             key_files: config.key_files(),
             worker_program,
+            home: None,
             notify: notify(config.desktop),
         })
     }

@@ -1,5 +1,6 @@
 //! `ukai demo`: eight jobs in parallel on the files at hand, without a key; one worker killed and carried on. Or, with
-//! `--storm`, twenty jobs and two providers that want to be left alone.
+//! `--storm`, twenty jobs and two providers that want to be left alone. Or, with `--hands`, four jobs that correct a small
+//! project, and one that tries what it may not.
 //!
 //! Nothing is staged but the provider's replies, and those quote what the tools found. The supervisor, the workers, the
 //! sockets, the kill and the log are the real ones. It asks nothing, reads no configuration, and keeps its own state
@@ -7,6 +8,7 @@
 
 mod board;
 mod cast;
+mod hands;
 mod provider;
 mod storm;
 mod summary;
@@ -39,6 +41,12 @@ pub(crate) struct Args {
     /// After the storm the providers get well, and every job that was aborted is resumed
     #[arg(long, requires = "storm")]
     resume: bool,
+    /// Four jobs instead that each correct a small project in a worktree, and one that tries what it may not
+    #[arg(long, conflicts_with_all = ["storm", "folder"])]
+    hands: bool,
+    /// Have a provider of your configuration correct it
+    #[arg(long, value_name = "ID", requires = "hands")]
+    provider: Option<String>,
 }
 
 /// Why a client of the supervisor that is hosted here finds none.
@@ -56,9 +64,14 @@ pub(crate) async fn demo(global: Global, args: &Args) -> Result<u8, Failure> {
         Some(named) => named.clone(),
         None => state_dir()?,
     };
+    let config = global.config.clone();
     let context = Context::apart(global, place)?;
     mark(&context.state)?;
-    if args.storm { storm::storm(context, &folder, args.resume).await } else { survey::survey(&context, &folder).await }
+    match args {
+        Args { hands: true, provider, .. } => hands::hands(context, config.as_deref(), provider.as_deref()).await,
+        Args { storm: true, resume, .. } => storm::storm(context, &folder, *resume).await,
+        _ => survey::survey(&context, &folder).await,
+    }
 }
 
 /// Beside the user's own, one per demo, so that each can be looked at afterwards.
@@ -89,6 +102,19 @@ fn own_folder(base: &Path, name: &str) -> Result<PathBuf, Failure> {
         }
     }
     Err(failed(io::Error::other(format!("{AT_ONCE_MAX} began at once"))))
+}
+
+/// What was there before would be counted too.
+fn begins_empty(context: &Context, what: &str) -> Result<(), Failure> {
+    let root = context.state.root();
+    let is_mark = |path: PathBuf| path == context.state.demo_mark();
+    if fs::read_dir(root).is_ok_and(|entries| entries.flatten().any(|entry| !is_mark(entry.path()))) {
+        return Err(Failure::usage(format!(
+            "playing {what} in {}: something is there already, and would be counted too; name another --state-dir",
+            root.display()
+        )));
+    }
+    Ok(())
 }
 
 /// Whoever looks at it later must not be told to type what only works while the demo's providers play.

@@ -52,10 +52,15 @@ pub fn worker(settings: &Settings, order: &Order<'_>) -> io::Result<Child> {
     if order.launcher {
         args.push("--launcher".into());
     }
+    let mut env = process::own_environment();
+    if let Some(home) = &settings.home {
+        env.retain(|(name, _)| name != "HOME");
+        env.push(("HOME".into(), home.into()));
+    }
     process::start(process::Start {
         program: settings.worker_program.clone(),
         args,
-        env: process::own_environment(),
+        env,
         workdir: Some(Path::new("/").to_owned()),
         stdin: process::Stdin::Given(stdin),
         stdout: Stdio::null(),

@@ -1,4 +1,5 @@
-//! `artifacts/probe/<ISO8601>/`: what a probe of providers saw, for whoever does not want to believe its verdict.
+//! `artifacts/KIND/<ISO8601>/`: evidence, for whoever does not want to believe a verdict. Here that of probes of providers:
+//! what each saw.
 //!
 //! One file for each provider with the requests as they were sent (without their headers, and so without the key), what
 //! came, and what was seen in it, in order; and `checklist.md`. A line of that is ticked by its observation and by
@@ -18,7 +19,7 @@ use ukai_protocol::secret::Secret;
 use super::error::StoreError;
 use super::paths::StateDir;
 
-/// Probes within one millisecond; nobody types that fast.
+/// Of one kind within one millisecond; nobody types that fast.
 const SAME_INSTANT_MAX: u32 = 9;
 /// Of what is shown in a line of the checklist; all of it stands in the provider's file.
 const SHOWN_CHARS_MAX: usize = 120;
@@ -68,7 +69,7 @@ impl ProbedProvider {
 
 /// Writes the evidence of one probe and says in which folder it is.
 pub fn write_probe(state: &StateDir, at: Timestamp, probed: &[ProbedProvider]) -> Result<PathBuf, StoreError> {
-    let folder = new_folder(state, at)?;
+    let folder = new_folder(state, "probe", at)?;
     let write = |name: &str, text: String| {
         let path = folder.join(name);
         disk::write_atomic(&path, text.as_bytes()).map_err(|error| StoreError::io("writing", &path, &error))
@@ -81,23 +82,25 @@ pub fn write_probe(state: &StateDir, at: Timestamp, probed: &[ProbedProvider]) -
     Ok(folder)
 }
 
-fn new_folder(state: &StateDir, at: Timestamp) -> Result<PathBuf, StoreError> {
-    let probes = state.artifacts().join("probe");
-    disk::create_dir(&probes).map_err(|error| StoreError::io("creating", &probes, &error))?;
+/// Nobody else's, for evidence of one kind.
+pub fn new_folder(state: &StateDir, kind: &str, at: Timestamp) -> Result<PathBuf, StoreError> {
+    let all = state.artifacts().join(kind);
+    disk::create_dir(&all).map_err(|error| StoreError::io("creating", &all, &error))?;
     let name = instant(at);
     let names = std::iter::once(name.clone()).chain((2..=SAME_INSTANT_MAX).map(|number| format!("{name}-{number}")));
     let mut error = io::Error::other("there is no name left");
-    for folder in names.map(|name| probes.join(name)) {
-        match disk::create_dir_within(&folder).and_then(|()| disk::sync_dir(&probes)) {
+    for folder in names.map(|name| all.join(name)) {
+        match disk::create_dir_within(&folder).and_then(|()| disk::sync_dir(&all)) {
             Ok(()) => return Ok(folder),
             Err(taken) if taken.kind() == io::ErrorKind::AlreadyExists => error = taken,
             Err(other) => return Err(StoreError::io("creating", &folder, &other)),
         }
     }
-    Err(StoreError::io("creating", &probes.join(name), &error))
+    Err(StoreError::io("creating", &all.join(name), &error))
 }
 
-fn instant(at: Timestamp) -> String {
+/// As a folder is called after it.
+pub fn instant(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }
 
@@ -153,7 +156,7 @@ fn checklist(at: Timestamp, probed: &[ProbedProvider]) -> String {
 }
 
 /// One line without anything that Markdown or a terminal would act upon.
-fn shown_line(text: &str) -> String {
+pub fn shown_line(text: &str) -> String {
     let plain = |c: char| if c.is_control() || c == '`' { ' ' } else { c };
     let line = text.chars().map(plain).collect::<String>();
     let line = line.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -155,16 +155,24 @@ impl Permission {
     /// Whether `tool` may show what is in this regular file, of which both the name and the place are known.
     #[must_use]
     pub fn read_allowed(&self, tool: &str, lexical: &Path, real: &Path) -> bool {
-        let resolved = Resolved { lexical: lexical.to_owned(), real: real.to_owned(), is_dir: false };
-        let Ok(lists) = &self.rules else { return false };
-        let subject = Subject { tool, path: Some(&resolved) };
-        self.verdict(lists, &subject).is_allow()
+        self.of_file(tool, lexical, real).is_some_and(|opinion| opinion.is_allow())
     }
 
-    /// Whether `tool` may write this file, of which both the name and the place are known.
+    /// Whether a call that was allowed by the name of its file may still have it, now that its place is known. What no rule
+    /// allows, a person has allowed, or a hook: as it was named, and so no link may lead it elsewhere by now.
     #[must_use]
-    pub fn write_allowed(&self, tool: &str, lexical: &Path, real: &Path) -> bool {
-        self.read_allowed(tool, lexical, real)
+    pub fn still_allowed(&self, tool: &str, lexical: &Path, real: &Path) -> bool {
+        let Some(opinion) = self.of_file(tool, lexical, real) else { return false };
+        let below = lexical.strip_prefix(self.places.workdir());
+        let is_as_named = || below.is_ok_and(|below| self.places.real_workdir().join(below) == real);
+        opinion.is_allow() || (!opinion.is_deny() && is_as_named())
+    }
+
+    /// None: the policy did not load.
+    fn of_file(&self, tool: &str, lexical: &Path, real: &Path) -> Option<Opinion> {
+        let resolved = Resolved { lexical: lexical.to_owned(), real: real.to_owned(), is_dir: false };
+        let lists = self.rules.as_ref().ok()?;
+        Some(self.verdict(lists, &Subject { tool, path: Some(&resolved) }))
     }
 
     /// Whether a deny rule speaks against showing this file, wherever it lies; a policy that did not load forbids all.

@@ -379,6 +379,25 @@ fn an_allowed_link_to_a_place_that_is_not_allowed_is_not_allowed() {
 }
 
 #[test]
+fn what_a_person_allowed_by_its_name_is_still_allowed_there_and_nowhere_else() {
+    let world = World::new();
+    let permission = world.permission(&world.rules(&["Edit(src/**)"], &[], &["Edit(.env*)"]), "work");
+    let at = |below: &str| world.top.join("work").join(below);
+    for (named, real, expected) in [
+        ("src/a.txt", "src/a.txt", true),
+        ("a.txt", "a.txt", true),
+        ("a.txt", "b.txt", false),
+        ("src/a.txt", "b.txt", false),
+        ("a.txt", "src/a.txt", false),
+        ("a.txt", ".env", false),
+        (".env", ".env", false),
+        ("a.txt", "../a.txt", false),
+    ] {
+        assert_eq!(permission.still_allowed("Edit", &at(named), &at(real)), expected, "{named} {real}");
+    }
+}
+
+#[test]
 fn a_long_output_may_be_read_again_under_any_policy_that_does_not_deny_it() {
     let world = World::new();
     let spill = world.top.join("out/spill.txt");

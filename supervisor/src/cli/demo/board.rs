@@ -17,6 +17,8 @@ const REDRAW_EVERY: Duration = Duration::from_millis(40);
 const COLUMNS_DEFAULT: usize = 80;
 
 pub(super) struct Board {
+    /// Of the first column.
+    title: &'static str,
     rows: Vec<Row>,
     terminal: bool,
     drawn: Option<Instant>,
@@ -30,9 +32,9 @@ struct Row {
 }
 
 impl Board {
-    pub fn new(jobs: impl Iterator<Item = (JobId, &'static str)>) -> Self {
+    pub fn new(title: &'static str, jobs: impl Iterator<Item = (JobId, &'static str)>) -> Self {
         let row = |(id, word)| Row { id, word, progress: Progress::default(), now: String::new() };
-        Board { rows: jobs.map(row).collect(), terminal: io::stderr().is_terminal(), drawn: None }
+        Board { title, rows: jobs.map(row).collect(), terminal: io::stderr().is_terminal(), drawn: None }
     }
 
     pub fn happened(&mut self, happened: &Happened) {
@@ -86,7 +88,7 @@ impl Board {
         if self.drawn.is_some() {
             text.push_str(&format!("\x1b[{}A", self.rows.len() + 1));
         }
-        text.push_str(&line("WORD     STATUS       STEP  RESTARTS  NOW", columns));
+        text.push_str(&line(&format!("{:8} STATUS       STEP  RESTARTS  NOW", self.title), columns));
         for row in &self.rows {
             let Progress { status, used, .. } = &row.progress;
             let step = used.steps + u64::from(matches!(status, JobStatus::Running | JobStatus::Waiting));

@@ -49,21 +49,6 @@ pub(super) fn survey(folder: &Path, word: &str, provider: Option<&str>) -> JobSp
 pub(super) fn settings(context: &Context, scripted: &Scripted) -> Result<Settings, Failure> {
     context.state.create()?;
     let socket = context.socket()?.ok_or_else(|| Failure::failed("the demo's state directory vanished"))?;
-    let provider = |(id, wire): &(&str, Wire)| Provider {
-        id: (*id).to_owned(),
-        account: (*id).to_owned(),
-        wire: *wire,
-        url: scripted.base_url(*wire),
-        model: "script".to_owned(),
-        key: None,
-        context_window: 1_000_000,
-        max_output: 4_096,
-        prices: None,
-        timeouts: Timeouts::default(),
-        max_concurrency: None,
-        supports_tools: None,
-        rates: Rates::default(),
-    };
     Ok(Settings {
         state_dir: context.state.root().to_owned(),
         config: None,
@@ -73,13 +58,33 @@ pub(super) fn settings(context: &Context, scripted: &Scripted) -> Result<Setting
         hang: Duration::from_secs(10),
         term_grace: Duration::from_secs(3),
         orphan_grace: Duration::from_secs(10),
-        providers: PROVIDERS.iter().map(provider).collect(),
+        providers: PROVIDERS.iter().map(|(id, wire)| provider(id, *wire, scripted)).collect(),
         park: false,
         asks: false,
         policy_file: None,
         key_files: Vec::new(),
         worker_program: worker_program()?,
+        home: None,
         // Nothing of it is worth a message.
         notify: Notify::default(),
     })
+}
+
+/// The one that plays, under this name.
+pub(super) fn provider(id: &str, wire: Wire, scripted: &Scripted) -> Provider {
+    Provider {
+        id: id.to_owned(),
+        account: id.to_owned(),
+        wire,
+        url: scripted.base_url(wire),
+        model: "script".to_owned(),
+        key: None,
+        context_window: 1_000_000,
+        max_output: 4_096,
+        prices: None,
+        timeouts: Timeouts::default(),
+        max_concurrency: None,
+        supports_tools: None,
+        rates: Rates::default(),
+    }
 }

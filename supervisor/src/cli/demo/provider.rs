@@ -26,9 +26,9 @@ pub(super) struct Provider {
 impl Provider {
     /// Starts it and learns where it listens. The script lies in `folder`, to be looked at and played again; beside it,
     /// the record of who came when.
-    pub async fn start(folder: &Path, name: &'static str, script: &'static str) -> Result<Self, Failure> {
-        let folder = folder.to_owned();
-        let started = tokio::task::spawn_blocking(move || start(&folder, name, script)).await;
+    pub async fn start(folder: &Path, name: &'static str, script: &str) -> Result<Self, Failure> {
+        let (folder, script) = (folder.to_owned(), script.to_owned());
+        let started = tokio::task::spawn_blocking(move || start(&folder, name, &script)).await;
         started.map_err(|error| Failure::failed(format!("starting the demo's provider: {error}")))?
     }
 

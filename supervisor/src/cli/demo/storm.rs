@@ -15,7 +15,6 @@ mod verdict;
 mod watch;
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use ukai_protocol::disk;
@@ -23,7 +22,7 @@ use ukai_protocol::job::JobSpec;
 use ukai_protocol::lease::Wire;
 
 use super::provider::Provider;
-use super::{cast, hosted, stopped};
+use super::{begins_empty, cast, hosted, stopped};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::{offline, providers};
@@ -47,13 +46,7 @@ const SECOND: (&str, Wire) = ("second", Wire::Anthropic);
 /// `resume`: with what follows when the providers are well again.
 pub(super) async fn storm(mut context: Context, folder: &Path, resume: bool) -> Result<u8, Failure> {
     let root = context.state.root().to_owned();
-    let is_mark = |path: PathBuf| path == context.state.demo_mark();
-    if fs::read_dir(&root).is_ok_and(|entries| entries.flatten().any(|entry| !is_mark(entry.path()))) {
-        return Err(Failure::usage(format!(
-            "playing the storm in {}: something is there already, and would be counted too; name another --state-dir",
-            root.display()
-        )));
-    }
+    begins_empty(&context, "the storm")?;
     let first = Provider::start(&root, FIRST.0, include_str!("storm/first.toml")).await?;
     let second = Provider::start(&root, SECOND.0, include_str!("storm/second.toml")).await?;
     let records = [(FIRST.0, first.record.clone()), (SECOND.0, second.record.clone())];

@@ -42,7 +42,7 @@ async fn play(context: &Context, folder: &Path) -> Result<Vec<(JobRow, JobResult
     let mut link = Client::connect_or_say(context, GONE).await?;
     let jobs = Selection::These(ids.iter().map(ToString::to_string).collect());
     link.send(&Request::Subscribe { filter: Filter { jobs, deltas: false }, seen: Seen::default() }).await?;
-    let mut board = Board::new(ids.iter().cloned().zip(cast::WORDS));
+    let mut board = Board::new("WORD", ids.iter().cloned().zip(cast::WORDS));
     let mut victim = Victim::new(ids[VICTIM].clone());
     while !board.all_ended() {
         match link.next().await {

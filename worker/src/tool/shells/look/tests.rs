@@ -1,3 +1,5 @@
+//! What is found in a folder, and what was left out, at whatever depth it lies.
+
 use std::os::unix::fs::symlink;
 use std::time::Instant;
 
