@@ -84,6 +84,7 @@ fn settings(folder: &std::path::Path) -> Settings {
         policy_file: None,
         key_files: Vec::new(),
         worker_program: PathBuf::from("/bin/sh"),
+        home: None,
         notify: Notify::default(),
     }
 }
