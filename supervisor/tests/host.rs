@@ -85,6 +85,7 @@ fn settings(folder: &std::path::Path) -> Settings {
         home: None,
         key_files: Vec::new(),
         worker_program: PathBuf::from("/bin/sh"),
+        home: None,
         notify: Notify::default(),
     }
 }

@@ -86,9 +86,9 @@ fn check_refusals(demo: &Value) {
             other => panic!("{other:?}: {refusal}"),
         }
     }
-    let by =
-        |part: &str| refusals.iter().filter(|refusal| refusal["by"].as_str().is_some_and(|by| by.starts_with(part)));
-    assert_eq!((by("the rule ").count(), by("the kernel: ").count(), by("ukai: ").count()), (5, 8, 4), "{refusals:?}");
+    let by: Vec<&str> = refusals.iter().filter_map(|refusal| refusal["by"].as_str()).collect();
+    let count = |whose: &str| by.iter().filter(|by| by.starts_with(whose)).count();
+    assert_eq!((count("the rule "), count("the kernel: "), count("ukai: it leads ")), (5, 8, 4), "{by:?}");
     let state = path(&demo["state_dir"]);
     assert_eq!(std::fs::read_to_string(state.join("home/victim")).expect("it is there"), "Untouched.\n");
     assert!(state.join("home/.ssh/id_demo").is_file() && !state.join("luck/.git/hooks/pre-commit").exists());
