@@ -82,7 +82,6 @@ fn settings(folder: &std::path::Path) -> Settings {
         park: false,
         asks: false,
         policy_file: None,
-        home: None,
         key_files: Vec::new(),
         worker_program: PathBuf::from("/bin/sh"),
         home: None,
