@@ -3,6 +3,7 @@
 //! All of it blocks: it is called from threads that may. What a worktree is, and how it ended, stands in one file beside it
 //! (`record`), for the next start and for whoever looks.
 
+mod beyond;
 mod branch;
 mod close;
 pub mod git;

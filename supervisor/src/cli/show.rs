@@ -101,7 +101,7 @@ fn text(context: &Context, row: &JobRow, result: &JobResult, worktree: Option<&R
         line("prompt", print::brief(&spec.prompt, PROMPT_CHARS_MAX));
         line("model", spec.model.unwrap_or_default());
     }
-    for (key, value) in worktree.map(worktree::lines).unwrap_or_default() {
+    for (key, value) in worktree.map(|record| worktree::lines(record, row.status.is_ended())).unwrap_or_default() {
         line(key, value);
     }
     line("job.json", no_spec.map(|why| format!("cannot be used: {why}")).unwrap_or_default());

@@ -11,12 +11,14 @@ use ukai_protocol::id::JobId;
 use crate::store::StateDir;
 use crate::worktree::record::{self, End, Record, Stage};
 
+const ONLY_IGNORED: &str = ", which holds nothing new but files that git ignores";
+
 /// As `--output json` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Shown {
     path: String,
     branch: String,
-    /// What the branch points to; null while the job goes on, and where there is no branch any more.
+    /// What the branch points to; null while the job goes on, and where the branch is gone or holds nothing of the job's.
     commit: Option<String>,
     /// Path and branch are there.
     kept: bool,
@@ -46,19 +48,23 @@ pub(crate) fn shown(record: &Record) -> Shown {
     Shown { path, branch, commit, kept, trouble }
 }
 
-/// Pairs of what it is and how it stands.
-pub(crate) fn lines(record: &Record) -> Vec<(&'static str, String)> {
+/// Pairs of what it is and how it stands; `ended`: its job.
+pub(crate) fn lines(record: &Record, ended: bool) -> Vec<(&'static str, String)> {
     let Record { path, branch, .. } = record;
     let place = |how: &str| ("worktree", format!("{}{how}", path.display()));
     match &record.stage {
         Stage::Making => vec![place(", which is being made")],
-        Stage::Open => vec![place(""), ("branch", branch.clone())],
+        Stage::Open => {
+            let how = if ended { ", where what it left is being committed" } else { "" };
+            vec![place(how), ("branch", branch.clone())]
+        }
         Stage::Ended(End { kept: true, commit, trouble }) => {
+            let next = next(record);
+            let how = if commit.is_none() && trouble.is_none() { ONLY_IGNORED } else { "" };
             let commit = commit.as_ref().map(|commit| ("commit", commit.clone()));
             let trouble = trouble.as_ref().map(|why| ("worktree", format!("look at it: {why}")));
-            let [merge, remove] = next(record);
-            let lines = [place(""), ("branch", branch.clone())].into_iter().chain(commit).chain(trouble);
-            lines.chain([("merge it", merge), ("remove it", remove)]).collect()
+            let lines = [place(how), ("branch", branch.clone())].into_iter().chain(commit).chain(trouble);
+            lines.chain(next).collect()
         }
         Stage::Ended(End { commit: Some(commit), .. }) => {
             vec![place(", which is there no more"), ("branch", branch.clone()), ("commit", commit.clone())]
@@ -71,20 +77,28 @@ pub(crate) fn lines(record: &Record) -> Vec<(&'static str, String)> {
 pub(crate) fn said(job: &JobId, record: &Record) -> Option<String> {
     let Stage::Ended(End { kept: true, commit, trouble }) = &record.stage else { return None };
     let (branch, path) = (&record.branch, record.path.display());
-    let commit: String = commit.iter().flat_map(|commit| commit.chars().take(12)).collect();
+    let left = match (commit, trouble) {
+        (Some(commit), _) => {
+            format!("left its work on branch {branch} ({}) in {path}", commit.chars().take(12).collect::<String>())
+        }
+        (None, Some(_)) => format!("left {path}, and nothing of it was committed"),
+        (None, None) => format!("left {path}{ONLY_IGNORED}"),
+    };
     let trouble = trouble.as_ref().map(|why| format!("; look at it: {why}")).unwrap_or_default();
-    let [merge, remove] = next(record);
-    Some(format!(
-        "ukai: {job} left its work on branch {branch} ({commit}) in {path}{trouble}; type: {merge}, and then: {remove}"
-    ))
+    let next: Vec<_> = next(record).into_iter().map(|(_, command)| command).collect();
+    let next = if next.is_empty() { String::new() } else { format!("; type: {}", next.join(", and then: ")) };
+    Some(format!("ukai: {job} {left}{trouble}{next}"))
 }
 
-/// What takes the work over, and what takes the worktree away.
-fn next(record: &Record) -> [String; 2] {
+/// What takes the work over, where the branch holds any, and what takes the worktree away, where nothing in it is to be saved first.
+fn next(record: &Record) -> Vec<(&'static str, String)> {
+    let Stage::Ended(End { kept: true, commit, trouble }) = &record.stage else { return Vec::new() };
     let git = |path: &Path| format!("git -C {}", word_of(&path.display().to_string()));
     let (git, branch, path) = (git(&record.repository), word_of(&record.branch), &record.path);
     let path = word_of(&path.display().to_string());
-    [format!("{git} merge {branch}"), format!("{git} worktree remove {path} && {git} branch -d {branch}")]
+    let merge = commit.is_some().then(|| ("merge it", format!("{git} merge {branch}")));
+    let remove = format!("{git} worktree remove {path} && {git} branch -d {branch}");
+    merge.into_iter().chain(trouble.is_none().then_some(("remove it", remove))).collect()
 }
 
 #[cfg(test)]
@@ -110,7 +124,7 @@ mod tests {
         ] {
             assert!(said.contains(part), "{said} lacks {part}");
         }
-        let keys: Vec<_> = lines(&record).into_iter().map(|(key, _)| key).collect();
+        let keys: Vec<_> = lines(&record, true).into_iter().map(|(key, _)| key).collect();
         assert_eq!(keys, ["worktree", "branch", "commit", "merge it", "remove it"]);
         let shown = serde_json::to_string(&shown(&record)).expect("JSON");
         let expected = r#"{"path":"/s/worktrees/j-aaaaaaaa","branch":"ukai/fix-a","commit":"0123456789abcdef","kept":true,"trouble":null}"#;
@@ -121,6 +135,32 @@ mod tests {
     fn of_what_held_nothing_nothing_is_to_be_typed() {
         let record = ended(End::default());
         assert_eq!(said(&record.job, &record), None);
-        assert_eq!(lines(&record).len(), 1);
+        assert_eq!(lines(&record, true).len(), 1);
+    }
+
+    #[test]
+    fn what_is_not_on_the_branch_is_not_said_to_be_and_nothing_that_loses_it_is_to_be_typed() {
+        let trouble = Some("git add failed".to_owned());
+        let record = ended(End { kept: true, commit: None, trouble: trouble.clone() });
+        let text = said(&record.job, &record).expect("it is kept");
+        assert!(text.contains("nothing of it was committed; look at it: git add failed"), "{text}");
+        assert!(!text.contains("merge") && !text.contains("remove") && !text.contains("on branch"), "{text}");
+        let record = ended(End { kept: true, commit: Some("0123".to_owned()), trouble });
+        let keys: Vec<_> = lines(&record, true).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, ["worktree", "branch", "commit", "worktree", "merge it"]);
+        let record = ended(End { kept: true, commit: None, trouble: None });
+        let text = said(&record.job, &record).expect("it is kept");
+        assert!(
+            text.contains("git ignores; type: git -C '/my work' worktree remove") && !text.contains("merge"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_is_being_committed_is_said_to_be() {
+        let mut record = ended(End::default());
+        record.stage = Stage::Open;
+        assert!(lines(&record, true)[0].1.contains("is being committed"));
+        assert!(!lines(&record, false)[0].1.contains("committed"));
     }
 }

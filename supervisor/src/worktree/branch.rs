@@ -8,17 +8,21 @@
 use ukai_protocol::id::JobId;
 
 pub const PREFIX: &str = "ukai/";
+const PREFIX_FLAT: &str = "ukai-";
+/// The branch that is in the way of all of them.
+pub const IN_THE_WAY: &str = "ukai";
 /// A ref is a file name, and the suffix has to fit too.
 const NAME_BYTES_MAX: usize = 100;
 /// A resumed job whose first branches a person still has.
 const AGAIN_MAX: u32 = 9;
 
-/// The first that is free is taken.
-pub fn candidates(name: &str, id: &JobId) -> impl Iterator<Item = String> {
-    let name = format!("{PREFIX}{}", made_of(name));
+/// The first that is free is taken. `flat`: a branch called `ukai` is there, so that none can be below it.
+pub fn candidates(name: &str, id: &JobId, flat: bool) -> impl Iterator<Item = String> {
+    let name = format!("{}{}", if flat { PREFIX_FLAT } else { PREFIX }, made_of(name));
     let own = format!("{name}-{id}");
     let again: Vec<_> = (2..=AGAIN_MAX).map(|number| format!("{own}-{number}")).collect();
-    [name, own].into_iter().chain(again)
+    // So flat, a name alone could well be somebody's.
+    (!flat).then_some(name).into_iter().chain([own]).chain(again)
 }
 
 /// As `refs/heads/…`.
@@ -71,7 +75,9 @@ mod tests {
     #[test]
     fn a_taken_name_is_told_apart_by_the_id() {
         let id = JobId::from_random([0; 5]);
-        let names: Vec<_> = candidates("fix a", &id).take(3).collect();
+        let names: Vec<_> = candidates("fix a", &id, false).take(3).collect();
         assert_eq!(names, ["ukai/fix-a", "ukai/fix-a-j-aaaaaaaa", "ukai/fix-a-j-aaaaaaaa-2"]);
+        let names: Vec<_> = candidates("fix a", &id, true).take(2).collect();
+        assert_eq!(names, ["ukai-fix-a-j-aaaaaaaa", "ukai-fix-a-j-aaaaaaaa-2"]);
     }
 }

@@ -6,10 +6,12 @@ use std::path::PathBuf;
 
 use ukai_protocol::id::JobId;
 
+use super::beyond;
 use super::branch;
 use super::git::{Git, Here, Patience};
 use super::make::{self, text};
 use super::nested;
+use super::quiet;
 use super::record::{self, End, Record, Stage};
 use super::turns::Turns;
 use crate::store::StateDir;
@@ -23,6 +25,8 @@ const NOBODY: [(&str, &str); 4] = [
 ];
 /// Of the nested repositories, those that a sentence names.
 const NAMED_MAX: usize = 3;
+/// Of a trouble: it stands in a log, in a message and on a terminal.
+const TROUBLE_CHARS_MAX: usize = 500;
 
 pub struct Closer<'a> {
     pub state: &'a StateDir,
@@ -40,7 +44,9 @@ impl Closer<'_> {
             Stage::Making => self.take_away(&record),
             _ => self.settle(&record, name),
         };
-        record.stage = Stage::Ended(end.unwrap_or_else(|why| End { kept: true, commit: None, trouble: Some(why) }));
+        let mut end = end.unwrap_or_else(|why| End { kept: true, commit: None, trouble: Some(why) });
+        end.trouble = end.trouble.map(|why| bounded(&why));
+        record.stage = Stage::Ended(end);
         Ok(Some(record))
     }
 
@@ -61,7 +67,7 @@ impl Closer<'_> {
         }
         let inside = Here { folder: &record.path, of: Some((&*record.git_dir, &*record.path)), ..outside };
         let settings = inside.without_filters()?;
-        let inside = Here { settings: &settings, ..inside };
+        let inside = Here { settings: &settings, env: quiet::no_attributes(&record.base), ..inside };
         let on = inside.ask(&["symbolic-ref", "--quiet", "HEAD"]).unwrap_or_default();
         if on != full {
             let branch = &record.branch;
@@ -77,16 +83,19 @@ impl Closer<'_> {
             true => before,
             false => self.commit(&inside, record, name, &tree, &before)?,
         };
+        let beyond = beyond::look(&record.path, &inside.list(&beyond::LIST)?, &within)?;
         let left_out = (!within.is_empty()).then(|| left_out(&within));
-        let trouble = failed.or(left_out);
+        let unseen = (!beyond.unseen.is_empty()).then(|| unseen(&beyond.unseen));
+        let troubles: Vec<_> = [failed, left_out, unseen].into_iter().flatten().collect();
+        let trouble = (!troubles.is_empty()).then(|| troubles.join("; and "));
         let nothing = tip == record.base || self.is_merged(&outside, &tip)?;
-        if nothing && trouble.is_none() {
+        if nothing && trouble.is_none() && !beyond.others {
             let _turn = self.turns.take(&record.common, self.patience)?;
             make::remove(&record.common, &record.path)?;
             outside.ask(&["update-ref", "-d", &full, &tip])?;
             return Ok(End { kept: false, commit: None, trouble: None });
         }
-        Ok(End { kept: true, commit: Some(tip), trouble })
+        Ok(End { kept: true, commit: (tip != record.base).then_some(tip), trouble })
     }
 
     /// All that changed, but what is ignored. What could not be added is told, and the rest is.
@@ -142,6 +151,22 @@ fn left_out(within: &[PathBuf]) -> String {
         "what lies in repositories within it was not committed ({}{more}): save what is of use there",
         shown.join(", ")
     )
+}
+
+fn unseen(files: &[PathBuf]) -> String {
+    let shown: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    let more = if files.len() == beyond::NAMED_MAX { ", …" } else { "" };
+    format!(
+        "files in a submodule's folder, or where git does not look, were not committed ({}{more}): save what is of use there",
+        shown.join(", ")
+    )
+}
+
+fn bounded(why: &str) -> String {
+    match why.char_indices().nth(TROUBLE_CHARS_MAX) {
+        Some((at, _)) => format!("{}…", &why[..at]),
+        None => why.to_owned(),
+    }
 }
 
 /// Where nothing more is to be found out about it.

@@ -20,6 +20,8 @@ use crate::pool::reaper::Family;
 
 /// Of what it prints; a name a line is the most that is asked for.
 const STDOUT_BYTES_MAX: u64 = 1024 * 1024;
+/// Of a list of all files of a repository: some millions of paths.
+const LIST_BYTES_MAX: u64 = 512 * 1024 * 1024;
 const STDERR_BYTES_MAX: u64 = 64 * 1024;
 /// Of its words, in an error.
 const SAID_CHARS_MAX: usize = 400;
@@ -114,6 +116,12 @@ impl Here<'_> {
         }
     }
 
+    /// All of a long list, as it is printed.
+    pub fn list(&self, args: &[&str]) -> Result<Vec<u8>, String> {
+        let said = self.run_for(args, LIST_BYTES_MAX)?;
+        if said.code == Some(0) { Ok(said.stdout) } else { Err(said.failed(args)) }
+    }
+
     /// Yes by exit 0, no by exit 1.
     pub fn holds(&self, args: &[&str]) -> Result<bool, String> {
         let said = self.run(args)?;
@@ -148,9 +156,13 @@ impl Here<'_> {
 
     /// Again while another git holds a lock.
     fn run(&self, args: &[&str]) -> Result<Said, String> {
+        self.run_for(args, STDOUT_BYTES_MAX)
+    }
+
+    fn run_for(&self, args: &[&str], bytes_max: u64) -> Result<Said, String> {
         let mut tries = 0;
         loop {
-            let said = self.once(args).map_err(|why| format!("{}: {why}", named(args)))?;
+            let said = self.once(args, bytes_max).map_err(|why| format!("{}: {why}", named(args)))?;
             tries += 1;
             if said.code == Some(0) || !is_locked(&said.stderr) || tries >= LOCKED_TRIES_MAX {
                 return Ok(said);
@@ -160,7 +172,7 @@ impl Here<'_> {
         }
     }
 
-    fn once(&self, args: &[&str]) -> Result<Said, String> {
+    fn once(&self, args: &[&str], bytes_max: u64) -> Result<Said, String> {
         self.patience.check()?;
         let fault = |error: io::Error| format!("{error} ({})", self.git.program.display());
         let start = || process::start(self.start(args));
@@ -169,7 +181,7 @@ impl Here<'_> {
             None => start(),
         }
         .map_err(fault)?;
-        let ended = self.followed(&mut child);
+        let ended = self.followed(&mut child, bytes_max);
         let pid = child.id();
         if ended.is_err() {
             // Nothing of it may go on in the folder, and none of its locks stay.
@@ -188,8 +200,8 @@ impl Here<'_> {
         ended
     }
 
-    fn followed(&self, child: &mut Child) -> Result<Said, String> {
-        let stdout = kept(child.stdout.take(), STDOUT_BYTES_MAX);
+    fn followed(&self, child: &mut Child, bytes_max: u64) -> Result<Said, String> {
+        let stdout = kept(child.stdout.take(), bytes_max);
         let stderr = kept(child.stderr.take(), STDERR_BYTES_MAX);
         let status = loop {
             match child.try_wait() {
@@ -203,8 +215,8 @@ impl Here<'_> {
             Err(_) => Err("its output does not end".to_owned()),
         };
         let stdout = text(stdout)?;
-        if stdout.len() as u64 > STDOUT_BYTES_MAX {
-            return Err(format!("it printed more than {STDOUT_BYTES_MAX} bytes"));
+        if stdout.len() as u64 > bytes_max {
+            return Err(format!("it printed more than {bytes_max} bytes"));
         }
         Ok(Said { code: status.code(), stdout, stderr: String::from_utf8_lossy(&text(stderr)?).into_owned() })
     }
@@ -224,6 +236,7 @@ impl Here<'_> {
         say("GIT_TERMINAL_PROMPT", OsStr::new("0"));
         say("GIT_OPTIONAL_LOCKS", OsStr::new("0"));
         say("GIT_NO_LAZY_FETCH", OsStr::new("1"));
+        say("GIT_ATTR_NOSYSTEM", OsStr::new("1"));
         if let Some((git_dir, work_tree)) = self.of {
             say("GIT_DIR", git_dir.as_os_str());
             say("GIT_WORK_TREE", work_tree.as_os_str());

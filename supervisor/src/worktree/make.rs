@@ -14,10 +14,15 @@ use ukai_protocol::job::JobSpec;
 use super::branch;
 use super::git::{Git, Here, Patience};
 use super::place::Place;
+use super::quiet;
 use super::record::{self, Record, Stage};
 use super::repository::{self, Repository};
 use super::turns::Turns;
 use crate::store::StateDir;
+
+/// What differs from the commit; no repository within is entered.
+const STATUS: [&str; 6] =
+    ["status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", "--ignore-submodules=all"];
 
 /// What a worktree is made with.
 pub struct Maker<'a> {
@@ -123,13 +128,31 @@ impl Maker<'_> {
     fn check_out(&self, record: &Record) -> Result<(), String> {
         let inside =
             Here { folder: &record.path, of: Some((&*record.git_dir, &*record.path)), ..self.here(&record.repository) };
+        let own = record.git_dir.join("config.worktree");
+        if there(&own) {
+            // Git copies there which part of the tree its owner has checked out. A job has all of it, also for its own git.
+            inside.ask(&["config", "--file", text(&own)?, "core.sparseCheckout", "false"])?;
+        }
         let settings = inside.without_filters()?;
-        Here { settings: &settings, ..inside }.ask(&["reset", "--hard", "--quiet"]).map(drop)
+        let inside = Here { settings: &settings, env: quiet::no_attributes(&record.base), ..inside };
+        inside.ask(&["reset", "--hard", "--quiet"])?;
+        let other = inside.list(&STATUS)?;
+        if other.is_empty() {
+            return Ok(());
+        }
+        let first = String::from_utf8_lossy(other.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned();
+        Err(format!(
+            "what git checked out is not what is committed (`{}`), so a job's changes could not be told from that; look at `git status` in a worktree of your own",
+            first.escape_debug()
+        ))
     }
 
     fn free_branch(&self, here: &Here<'_>, name: &str, job: &JobId) -> Result<String, String> {
-        for name in branch::candidates(name, job) {
-            if !exists(here, &name)? {
+        let flat = exists(here, branch::IN_THE_WAY)?;
+        for name in branch::candidates(name, job, flat) {
+            let below = format!("{}/", branch::full(&name));
+            // Nor can it be where another one lies below its name.
+            if !exists(here, &name)? && here.ask(&["for-each-ref", "--count=1", &below])?.is_empty() {
                 return Ok(name);
             }
         }

@@ -5,14 +5,15 @@
 //! write, says which of those in the owner's configuration runs on which file, and one that is named by a relative path
 //! would be a program of the job's. So each that is configured is emptied by name, at the checkout as at the commit: what
 //! git keeps stands in the worktree as it is stored, and goes back so. A repository within the worktree has a configuration of
-//! its own; git is never let into one (`nested`).
+//! its own; git is never let into one (`nested`). Attributes that are no filters are off for the same reason and in the same
+//! places: they change and refuse files.
 
 #![deny(clippy::disallowed_methods)]
 
 use std::collections::BTreeSet;
 
 /// For every git.
-pub const SWITCHES: [&str; 9] = [
+pub const SWITCHES: [&str; 18] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "commit.gpgSign=false",
@@ -22,7 +23,29 @@ pub const SWITCHES: [&str; 9] = [
     "core.askPass=",
     "credential.helper=",
     "protocol.allow=never",
+    // Whatever changed is seen: no part of the tree is left out, no look at a file is saved.
+    "core.sparseCheckout=false",
+    "index.sparse=false",
+    "core.ignoreStat=false",
+    "core.checkStat=default",
+    "core.trustctime=true",
+    "core.untrackedCache=false",
+    // What a file holds is neither changed nor refused.
+    "core.attributesFile=/dev/null",
+    "core.autocrlf=false",
+    "core.safecrlf=false",
 ];
+
+/// With these, `.gitattributes` says nothing: a line there, which a job may write, could keep git from adding any file. A git
+/// before 2.41 reads them all the same.
+#[must_use]
+pub fn no_attributes(commit: &str) -> &'static [(&'static str, &'static str)] {
+    // The tree that holds nothing, which every git knows by heart; the length of a hash tells its kind.
+    const SHA1: [(&str, &str); 1] = [("GIT_ATTR_SOURCE", "4b825dc642cb6eb9a060e54bf8d69288fbee4904")];
+    const SHA256: [(&str, &str); 1] =
+        [("GIT_ATTR_SOURCE", "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321")];
+    if commit.len() == 64 { &SHA256 } else { &SHA1 }
+}
 
 /// More than anybody has; a configuration of a thousand is no accident.
 const DRIVERS_MAX: usize = 200;

@@ -51,7 +51,7 @@ pub enum Stage {
 pub struct End {
     /// It and its branch are there. Else both were removed: there was nothing in it.
     pub kept: bool,
-    /// What its branch points to.
+    /// What its branch points to. None where that is nothing of the job's.
     pub commit: Option<String>,
     /// Why a person should look: not all that changed could be committed.
     #[serde(default)]

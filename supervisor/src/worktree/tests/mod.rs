@@ -121,7 +121,6 @@ fn what_holds_nothing_is_removed_without_a_trace() {
     let world = World::new();
     let before = world.owners();
     let place = world.ready(1);
-    fs::write(place.path.join("ignored"), "").expect("written");
     assert_eq!(world.close(1), End::default());
     assert!(!place.path.exists() && !world.repo().join(".git/worktrees").exists());
     assert_eq!((git(&world.repo(), &["branch", "--list", "ukai/*"]), world.owners()), (String::new(), before));
@@ -332,3 +331,5 @@ fn who_is_stopped_stops_waiting() {
     assert!(stopped.expect_err("stopped").contains("it was stopped"));
     assert_eq!(record::load(&world.state, &id(1)).expect("read"), None);
 }
+
+mod lost;
