@@ -327,3 +327,30 @@ fn what_could_not_be_committed_wants_attention_and_stays() {
     let listed = home.ukai(&["ls"]);
     assert!(String::from_utf8_lossy(&listed.stderr).contains("ack"), "{listed:?}");
 }
+
+#[test]
+fn nothing_that_git_keeps_silent_about_is_removed() {
+    let ignored = "mkdir out && echo '*' > out/.gitignore && echo x > out/result";
+    let hostile = "echo two > far/b.txt && echo '* working-tree-encoding=UTF-16' > .gitattributes";
+    let rules = [ignored, hostile].map(|command| {
+        let command = json!(command);
+        format!("[[rule]]\ntimes = 1\nwhen.step = 1\nreply.calls = [{{ tool = \"Bash\", args = {{ command = {command} }} }}]\n")
+    });
+    let (home, _script) = with(2, &format!("{}[[rule]]\nreply.text = \"done\"\n", rules.concat()));
+    let work = repository(&home);
+    home.file("far/b.txt", "one\n");
+    git(&home, &work, &["stash", "-q"]);
+    git(&home, &work, &["add", "-A"]);
+    git(&home, &work, &["commit", "-q", "-m", "second"]);
+    git(&home, &work, &["sparse-checkout", "set", "src"]);
+    let run = |name: &str| home.ukai(&["run", "Look.", "--name", name, "--worktree", "--allow", "Bash"]);
+    let output = run("a");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("nothing new but files that git ignores") && !said.contains("merge"), "{said}");
+    let [id] = &home.runs()[..] else { panic!("one run") };
+    assert!(home.state_dir().join("worktrees").join(id).join("out/result").exists(), "{said}");
+    let output = run("b");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("left its work on branch ukai/b") && !said.contains("look at it"), "{said}");
+    assert_eq!(git(&home, &work, &["show", "ukai/b:far/b.txt"]), "two");
+}

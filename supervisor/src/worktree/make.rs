@@ -136,15 +136,7 @@ impl Maker<'_> {
         let settings = inside.without_filters()?;
         let inside = Here { settings: &settings, env: quiet::no_attributes(&record.base), ..inside };
         inside.ask(&["reset", "--hard", "--quiet"])?;
-        let other = inside.list(&STATUS)?;
-        if other.is_empty() {
-            return Ok(());
-        }
-        let first = String::from_utf8_lossy(other.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned();
-        Err(format!(
-            "what git checked out is not what is committed (`{}`), so a job's changes could not be told from that; look at `git status` in a worktree of your own",
-            first.escape_debug()
-        ))
+        as_committed(&inside)
     }
 
     fn free_branch(&self, here: &Here<'_>, name: &str, job: &JobId) -> Result<String, String> {
@@ -167,6 +159,19 @@ impl Maker<'_> {
     fn save(&self, record: &Record) -> Result<(), String> {
         record::save(self.state, record).map_err(|error| format!("noting its worktree: {error}"))
     }
+}
+
+/// What is there is the commit that is checked out, to git's eye: else its end would commit what the job did not do.
+pub fn as_committed(inside: &Here<'_>) -> Result<(), String> {
+    let other = inside.list(&STATUS)?;
+    if other.is_empty() {
+        return Ok(());
+    }
+    let first = String::from_utf8_lossy(other.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned();
+    Err(format!(
+        "what git checked out is not what is committed (`{}`), so a job's changes could not be told from that; look at `git status` in a worktree of your own",
+        first.escape_debug()
+    ))
 }
 
 /// The worktree, git's folder of it, and the branch where it still is what it was when it was made.

@@ -123,3 +123,17 @@ fn a_branch_that_is_in_the_way_of_all_its_names_is_gone_around() {
     let end = world.close(2);
     assert_eq!((end.kept, end.trouble), (true, None));
 }
+
+#[test]
+fn what_is_not_as_committed_is_no_place_to_begin() {
+    let world = World::new();
+    let place = world.ready(1);
+    let (record, git) = (world.record(1), Git::find(None).expect("git"));
+    let patience = Patience { until: Instant::now() + CHECK_MAX, unwanted: &AtomicBool::new(false) };
+    let of = Some((&*record.git_dir, &*record.path));
+    let inside = git::Here { git: &git, folder: &record.path, of, settings: &[], env: &[], patience: &patience };
+    make::as_committed(&inside).expect("it was just made");
+    fs::write(place.workdir.join("a.txt"), "other\n").expect("written");
+    let said = make::as_committed(&inside).expect_err("it differs");
+    assert!(said.contains("src/a.txt") && said.contains("git status"), "{said}");
+}
