@@ -296,7 +296,7 @@ impl<'a> Follow<'a> {
         let (rows, _) = client.rows(jobs).await?;
         for row in rows {
             let Some(job) = self.jobs.get_mut(&row.id) else { continue };
-            if row.status.is_ended() && self.closing.contains_key(&row.id) {
+            if row.status.is_ended() && is_closing(&mut self.closing, self.context, &row.id) {
                 continue;
             }
             if row.status.is_ended() {
