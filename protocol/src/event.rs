@@ -225,6 +225,8 @@ pub enum Why {
     Hook,
     /// For who watches, not for the model: what a person should know of how this job runs. Wants no word in return.
     Notice,
+    /// The same, and a person must look at it.
+    Alarm,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -246,6 +246,10 @@ impl Progress {
                 }
             }
             Event::Injected { why: Why::Notice, text } => self.note(text),
+            Event::Injected { why: Why::Alarm, text } => {
+                self.note(text);
+                self.attention = Some(text.clone());
+            }
             Event::Attention { why } => self.attention = Some(why.clone()),
             Event::Acked {} => self.attention = None,
             Event::Resumed { limits } => {
@@ -468,7 +472,7 @@ impl RunState {
             Event::Injected { why: Why::Lost, text } => self.messages.push(Message::User { text: text.clone() }.into()),
             Event::Injected { why: Why::Hook, text } => self.told_by_hook(text),
             // It is in the progress, and the model is told nothing.
-            Event::Injected { why: Why::Notice, .. } => {}
+            Event::Injected { why: Why::Notice | Why::Alarm, .. } => {}
             Event::LimitWarned { limit, .. } => self.warned.push(*limit),
             Event::Replied { text, calls, opaque, stop, .. } => self.replied(text, calls, opaque, *stop),
             Event::Judged { call, tool, input, read_only, judgement } => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ukai_notifier::What;
 use ukai_protocol::control::BreakerState;
-use ukai_protocol::event::Event;
+use ukai_protocol::event::{Event, Why};
 use ukai_protocol::id::JobId;
 use ukai_protocol::job::{JobStatus, Limits, Outcome, Used};
 use ukai_protocol::run_state::OpenAsk;
@@ -17,7 +17,7 @@ use crate::cli::progress::argument;
 use crate::resume;
 
 /// Names, as they stand on disk, of the records of a job that may be news.
-pub const OF_JOBS: [&str; 4] = ["Finished", "LimitWarned", "Attention", "AskOpened"];
+pub const OF_JOBS: [&str; 5] = ["Finished", "LimitWarned", "Attention", "AskOpened", "Injected"];
 
 /// The job that a record is about.
 pub struct About<'a> {
@@ -51,6 +51,7 @@ pub fn of_job(about: &About<'_>, event: &Event) -> Option<What> {
             Outcome::Ended(_) | Outcome::Completed { attention: false } => return None,
         },
         // Of files that did not verify: no breaker explains those.
+        Event::Injected { why: Why::Alarm, text } => What::Attention { job, name, account: None, why: text.clone() },
         Event::Attention { why } => What::Attention { job, name, account: None, why: why.clone() },
         // What was answered meanwhile waits no more.
         Event::AskOpened { call, tool, input, .. } if asks.iter().any(|ask| ask.call == *call) => {

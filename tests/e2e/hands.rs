@@ -364,7 +364,9 @@ fn check_no_key(folder: &Path) {
 fn notes(home: &Home) -> Vec<String> {
     let [id] = &home.runs()[..] else { panic!("one run: {:?}", home.runs()) };
     let events = home.events(id).into_iter();
-    let notices = events.filter(|record| record["event"] == "Injected" && record["data"]["why"] == "notice");
+    let notices = events.filter(|record| {
+        record["event"] == "Injected" && ["notice", "alarm"].iter().any(|why| record["data"]["why"] == *why)
+    });
     notices.map(|record| record["data"]["text"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
@@ -412,7 +414,8 @@ reply.text = "done"
         let [first, second] = notes[..] else { panic!("{who:?}: {notes:?}") };
         assert!(first.contains(".claude, .ukai") && second.contains(".env.late"), "{who:?}: {notes:?}");
         let [id] = &home.runs()[..] else { panic!("one run") };
-        assert_eq!(home.count(id, "Attention"), 2, "{who:?}");
+        let alarms = home.events(id).into_iter().filter(|record| record["data"]["why"] == "alarm").count();
+        assert_eq!(alarms, 2, "{who:?}");
         // Who looks later is told, too, until a person has seen it.
         for verb in ["show", "logs"] {
             let shown = String::from_utf8_lossy(&home.ukai(&[verb, id]).stdout).into_owned();
@@ -475,7 +478,11 @@ reply.text = "done"
         assert!(all[6..].iter().all(|call| call["status"] == "denied"), "{who:?}: {all:?}");
         assert_eq!(std::fs::read_to_string(&key).expect("the key"), KEY, "{who:?}");
         assert!(!home.path().join("config/ukai/tool_policy.yaml").exists(), "{who:?}");
-        assert!(!home.path().join("old").exists() && notes(&home).is_empty(), "{who:?}: {:?}", notes(&home));
+        // Moved is at most what a command sees of it: an empty folder, copied.
+        let moved = std::fs::read_to_string(home.path().join("old/ukai.toml")).unwrap_or_default();
+        let kept = std::fs::read_to_string(home.path().join("config/ukai/ukai.toml")).expect("it is where it was");
+        assert!(moved.is_empty() && kept.contains("CONFIGURED-7788"), "{who:?}: {moved}");
+        assert!(notes(&home).is_empty(), "{who:?}: {:?}", notes(&home));
     }
 }
 
@@ -492,8 +499,11 @@ fn no_command_leaves_a_file_with_which_another_becomes_its_owner() {
         "perl -e 'my $h = pack(\"QQQ\", 0101, 04755, 0); my $p = \"g\\0\"; syscall(437, -100, $p, $h, 24) >= 0 or exit 1'",
         "touch h; chmod 755 h; mkdir -m 1777 i; mkfifo j; install -m 644 /bin/true k; chmod g-s,u-s h && echo fine",
     ];
+    let names: Vec<String> = (0..commands.len()).map(|at| format!("bash {at}.sh")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for who in ALL {
-        let (home, _script) = home(who, &script(&commands, 5_000));
+        let (home, _script) = home(who, &script(&names, 5_000));
+        commands.iter().enumerate().for_each(|(at, command)| home.file(&format!("{at}.sh"), command));
         let outcomes = outcomes(who, &home);
         let (fine, refused) = outcomes.split_last().expect("outcomes");
         assert_eq!(fine.1, "fine\n", "{who:?}: {outcomes:?}");
@@ -518,7 +528,7 @@ fn what_a_rule_hides_is_hidden_however_deep_it_lies_and_however_much_of_it_there
     home.as_ordinary_user();
     let outcomes = outcomes(As::OrdinaryUser, &home);
     assert!(!format!("{outcomes:?}").contains("DOTENV-7788"), "{:.500}", outcomes[0].1);
-    assert_eq!((outcomes[1].0.as_str(), outcomes[2].1.as_str()), ("failed", "1500\n"), "{outcomes:?}");
+    assert_eq!(outcomes[2].1, "1500\n", "{outcomes:?}");
     assert_eq!(std::fs::read_to_string(home.work().join(deep).join(".env")).expect("a file"), "DOTENV-7788");
     assert!(notes(&home).is_empty(), "{:?}", notes(&home));
 }

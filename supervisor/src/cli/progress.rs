@@ -107,6 +107,7 @@ pub fn say(event: &Event) -> Say {
         Event::Finished { outcome: outcome @ Outcome::Ended(cause), .. } => {
             format!("{}: {}({}): {}", outcome.status(), cause.kind.reason(), cause.kind, detail(&cause.detail))
         }
+        Event::Injected { why: Why::Alarm, text } => format!("needs attention: {}", brief(text, NOTICE_CHARS_MAX)),
         Event::Injected { why: Why::Notice, text } => format!("note: {}", brief(text, NOTICE_CHARS_MAX)),
         Event::Injected { why: Why::System | Why::Lost | Why::Hook, .. } | Event::ToolStarted { .. } => {
             return Say::Nothing;

@@ -383,7 +383,7 @@ impl State {
         let end = move || shells.end_all().and_then(|()| shells.remove_temp());
         off_thread(end, move || {
             // What came of the last commands is told before the end, which is the last record.
-            let events = told.notices().into_iter().flat_map(Notice::events).chain(events).collect();
+            let events = told.notices().into_iter().map(Notice::event).chain(events).collect();
             let _ = myself.cast(Message::CommandsEnded { n, events });
         });
     }

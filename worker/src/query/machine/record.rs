@@ -22,7 +22,7 @@ impl Machine {
         let ToolOutput { status, output, files_changed, seen, notices } = done;
         for notice in notices {
             if !self.state.progress.notices.contains(&notice.text) {
-                notice.events().into_iter().for_each(|event| self.record(event));
+                self.record(notice.event());
             }
         }
         // A result has its cap from its tool. What went wrong is told in many places, and often with what was asked for.

@@ -29,8 +29,6 @@ const CLOSED_MAX: usize = 10_000;
 const CLOSED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Names that a text tells; the rest is counted.
 const NAMES_TOLD_MAX: usize = 5;
-/// Why a person must look; what exactly, the notice beside it says.
-const ALARM: &str = "in its folder something came to be where a rule denies it: see its note";
 /// Of a name that a text tells.
 const NAME_CHARS_MAX: usize = 120;
 
@@ -68,10 +66,9 @@ impl Notice {
 
     /// As the job's log tells it.
     #[must_use]
-    pub fn events(self) -> Vec<Event> {
-        let alarm = || Event::Attention { why: ALARM.to_owned() };
-        let alarm = self.is_alarm.then(alarm);
-        [Event::Injected { why: Why::Notice, text: self.text }].into_iter().chain(alarm).collect()
+    pub fn event(self) -> Event {
+        let why = if self.is_alarm { Why::Alarm } else { Why::Notice };
+        Event::Injected { why, text: self.text }
     }
 }
 

@@ -1,3 +1,5 @@
+//! What came to be where a rule denies it is told, once, and what was there before is not.
+
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
