@@ -162,6 +162,7 @@ pub fn tool_context(home: &Home) -> tool::Context {
     let outputs = home.path().join("outputs");
     let permission = Permission::new(&policy_file::shipped(), &home.work(), home.path(), &outputs);
     tool::Context {
+        consented: false,
         result_tokens_max: tool::result_tokens_max(200_000),
         permission: permission.into(),
         cancel: CancellationToken::new(),

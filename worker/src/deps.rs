@@ -172,6 +172,7 @@ impl Deps {
             shells: self.shells.clone(),
             tools: self.tools.clone(),
             posts: self.posts.clone(),
+            consented: false,
         }
     }
 }

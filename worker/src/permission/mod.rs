@@ -158,14 +158,14 @@ impl Permission {
         self.of_file(tool, lexical, real).is_some_and(|opinion| opinion.is_allow())
     }
 
-    /// Whether a call that was allowed by the name of its file may still have it, now that its place is known. What no rule
-    /// allows, a person has allowed, or a hook: as it was named, and so no link may lead it elsewhere by now.
+    /// Whether a call that was allowed by the name of its file may still have it, now that its place is known. Where a person
+    /// or a hook `consented` to it, no rule need allow it: but as it was named, so no link may lead it elsewhere by now.
     #[must_use]
-    pub fn still_allowed(&self, tool: &str, lexical: &Path, real: &Path) -> bool {
+    pub fn still_allowed(&self, tool: &str, lexical: &Path, real: &Path, consented: bool) -> bool {
         let Some(opinion) = self.of_file(tool, lexical, real) else { return false };
         let below = lexical.strip_prefix(self.places.workdir());
         let is_as_named = || below.is_ok_and(|below| self.places.real_workdir().join(below) == real);
-        opinion.is_allow() || (!opinion.is_deny() && is_as_named())
+        opinion.is_allow() || (consented && !opinion.is_deny() && is_as_named())
     }
 
     /// None: the policy did not load.

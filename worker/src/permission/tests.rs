@@ -393,7 +393,9 @@ fn what_a_person_allowed_by_its_name_is_still_allowed_there_and_nowhere_else() {
         (".env", ".env", false),
         ("a.txt", "../a.txt", false),
     ] {
-        assert_eq!(permission.still_allowed("Edit", &at(named), &at(real)), expected, "{named} {real}");
+        let still = |consented| permission.still_allowed("Edit", &at(named), &at(real), consented);
+        assert_eq!(still(true), expected, "{named} {real}");
+        assert_eq!(still(false), expected && named.starts_with("src/"), "{named} {real}");
     }
 }
 

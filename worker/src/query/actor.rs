@@ -27,9 +27,9 @@ use crate::provider::classify::Failure;
 use crate::provider::{self, Answered, Progress, Raw};
 use crate::session::Outbox;
 use crate::threads::THREADS;
-use crate::tool::ToolOutput;
 use crate::tool::actor::{Job, ToolActor};
 use crate::tool::shells::Notice;
+use crate::tool::{self, ToolOutput};
 
 pub struct QueryLoop;
 
@@ -264,7 +264,9 @@ impl State {
                 self.call_model(*grant, myself);
             }
             Effect::StopModel => self.cancel.turn.cancel(),
-            Effect::StartTool { call, tool, input } => self.start_tool(call, tool, input, myself).await?,
+            Effect::StartTool { call, tool, input, consented } => {
+                self.start_tool(call, tool, input, consented, myself).await?;
+            }
             Effect::StopTools => {
                 self.cancel.batch.cancel();
                 // What is still to run of the turn is no part of that batch.
@@ -356,10 +358,11 @@ impl State {
         call: String,
         tool: String,
         input: Json,
+        consented: bool,
         myself: &ActorRef<Message>,
     ) -> Result<(), ActorProcessingErr> {
         let cancel = self.cancel.batch.child_token();
-        let context = self.deps.tool_context(cancel.clone(), self.window());
+        let context = tool::Context { consented, ..self.deps.tool_context(cancel.clone(), self.window()) };
         let hooks = self.deps.hooks.clone();
         let job = Job { call, tool, input, context, hooks, cancel, asker: myself.clone() };
         ToolActor::spawn_linked(None, ToolActor, job, myself.get_cell()).await?;

@@ -73,6 +73,8 @@ pub enum Effect {
         call: String,
         tool: String,
         input: Json,
+        /// A person or a hook allowed it, where no rule may.
+        consented: bool,
     },
     StopTools,
     /// Ask the owner's hooks; the answer is [`Machine::handle_hooked`].
@@ -169,6 +171,8 @@ pub struct Machine {
     /// What was put to a person and hooks have not heard of; known to the supervisor when all below `asked_n` is on disk.
     asked: Vec<String>,
     asked_n: u64,
+    /// Of the batch that starts or runs, what a person or a hook allowed.
+    consented: Vec<String>,
     /// What hooks have to say to the model, until it is called.
     to_tell: Option<String>,
     prompt_looked_at: bool,
@@ -202,6 +206,7 @@ impl Machine {
             replied_n: 0,
             asked: Vec::new(),
             asked_n: 0,
+            consented: Vec::new(),
             to_tell: None,
             prompt_looked_at: false,
             notifying: 0,

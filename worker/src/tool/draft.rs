@@ -35,7 +35,7 @@ impl<'a> Draft<'a> {
         }
         let place = target(tool, named, context)?;
         let permission = &context.permission;
-        if !permission.still_allowed(tool, &place.lexical, &place.real) {
+        if !permission.still_allowed(tool, &place.lexical, &place.real, context.consented) {
             let why = format!("{tool} {named}: the policy of this job forbids it. Go on without it.");
             return Err(Stopped::Denied(why));
         }

@@ -76,6 +76,8 @@ pub struct Context {
     pub looks: Arc<Mutex<Vec<SeenFile>>>,
     /// What one result may take of the model's window, in estimated tokens.
     pub result_tokens_max: u64,
+    /// A person or a hook allowed this call, as it was named, where no rule may.
+    pub consented: bool,
 }
 
 /// A result may fill half of a window, whatever it is written in: the rest is for what led to it.

@@ -47,7 +47,7 @@ pub fn run(input: &Json, context: &Context) -> Result<String, Stopped> {
         Stopped::Failed(format!("Read {named}: {error}{next}"))
     })?;
     // Judged now that it is open: this very file, by its name and by its place.
-    if !context.permission.still_allowed("Read", &resolved.lexical, &resolved.real) {
+    if !context.permission.still_allowed("Read", &resolved.lexical, &resolved.real, context.consented) {
         return Err(Stopped::Denied(format!("Read {named}: the policy of this job forbids it. Go on without it.")));
     }
     // Looked at before it is shown: what changes in between was then seen as it no longer is, and has to be read again.

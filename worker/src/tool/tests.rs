@@ -68,6 +68,7 @@ impl World {
             looks: Default::default(),
             tools: Default::default(),
             posts: None,
+            consented: false,
             result_tokens_max: super::result_tokens_max(200_000),
         };
         World { work: top.join("work"), temp, context }

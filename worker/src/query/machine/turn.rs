@@ -83,9 +83,11 @@ impl Machine {
         }
         let mut calls = Vec::with_capacity(size);
         let mut harmless = true;
-        for Runnable { call, flags, by_rule } in runnable.into_iter().take(size) {
+        self.consented.clear();
+        for Runnable { call, flags, by_rule, consented } in runnable.into_iter().take(size) {
             let tool = call.tool.clone();
             calls.push(call.id.clone());
+            self.consented.extend(consented.then(|| call.id.clone()));
             let Flags { read_only, idempotent, concurrency_safe, .. } = flags;
             harmless &= by_rule && read_only && concurrency_safe;
             self.record(Event::ToolStarted { call: call.id, tool, read_only, idempotent });
@@ -104,7 +106,8 @@ impl Machine {
                 continue;
             };
             let (tool, input) = (call.tool.clone(), input.clone());
-            self.effects.push_back(Effect::StartTool { call: id.clone(), tool, input });
+            let consented = self.consented.contains(id);
+            self.effects.push_back(Effect::StartTool { call: id.clone(), tool, input, consented });
         }
         self.phase = Phase::Running { open: calls, failed: None };
     }
@@ -122,6 +125,7 @@ impl Machine {
         for OpenCall { call, stage } in open {
             let (id, tool) = (call.id.clone(), call.tool.clone());
             let by_rule = matches!(&stage, Stage::Judged { judgement, .. } if is_allowed_by_rule(judgement));
+            let consented = matches!(&stage, Stage::Judged { judgement, .. } if is_consented(judgement));
             match stage {
                 Stage::Asked | Stage::Put { .. } | Stage::Answered { .. } => {}
                 Stage::Judged { judgement, .. } if judgement.verdict == Verdict::Deny => {
@@ -132,7 +136,7 @@ impl Machine {
                     self.answer(&id, tool, ToolStatus::Unknown, "outcome unknown".to_owned(), now);
                 }
                 Stage::Judged { input, .. } | Stage::Started { input, .. } => match (self.flags)(&tool, &input) {
-                    Some(flags) => runnable.push(Runnable { call, flags, by_rule }),
+                    Some(flags) => runnable.push(Runnable { call, flags, by_rule, consented }),
                     None => {
                         let why = format!("not run: {tool} is not available");
                         self.answer(&id, tool, ToolStatus::Invalid, why, now);
@@ -178,6 +182,12 @@ struct Runnable {
     flags: Flags,
     /// Not by default, by a person or by what may yet be thought better of.
     by_rule: bool,
+    /// By a person or a hook. What a process that died had started is not known to be so any more.
+    consented: bool,
+}
+
+fn is_consented(judgement: &Judgement) -> bool {
+    judgement.verdict == Verdict::Allow && matches!(judgement.source, Source::User(_) | Source::Hook { .. })
 }
 
 fn is_allowed_by_rule(judgement: &Judgement) -> bool {
